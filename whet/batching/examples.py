@@ -41,7 +41,7 @@ class PreferencePair:
 def with_field(
     examples: Sequence[Example], name: str, values: Iterable[float | Floats]
 ) -> list[Example]:
-    """Give each example its value of the field with this name."""
+    """Set the named field of each example to its value."""
     return [
         replace(example, **{name: value})  # type: ignore[arg-type]
         for example, value in zip(examples, values, strict=True)

@@ -1,7 +1,7 @@
 """Packing: which examples share a mini-batch and a micro-batch, and which prefixes they share.
 
 Shapes: T tokens of S sequences laid end to end; U tokens are left when shared prefixes are merged;
-C are the cells of a padded grid.
+C are the cells of a padded row.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from whet.integers import ceil_div
 from whet.types import Indices
 
 _ROW_MULTIPLE = 8
-"""Grid rows have a multiple of this many cells, which torch's attention runs faster."""
+"""Padded rows have a multiple of this many cells, which torch's attention runs faster."""
 
 
 def split_minibatches(
@@ -124,7 +124,7 @@ def _pack_grid(
 def _pack_tokens(
     units: Sequence[ExampleUnit], lengths: Sequence[int], budget: int, ranks: int
 ) -> list[list[int]]:
-    """Add each unit to the emptiest micro-batch, of as few as could hold them all."""
+    """Add each unit to the emptiest of as few micro-batches as could hold all units."""
     min_count = ceil_div(sum(lengths), budget)
     micro_batches: list[list[int]] = [[] for _ in range(ceil_div(min_count, ranks) * ranks)]
     heap = [(0, index) for index in range(len(micro_batches))]
@@ -143,7 +143,7 @@ def _pack_tokens(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MergedPrefixes:
-    """The U tokens to compute with shared prefixes once, and where each of T is among them."""
+    """The U tokens left when shared prefixes are merged, and the index of each of T among them."""
 
     first_U: Indices
     """An index in T of each token."""

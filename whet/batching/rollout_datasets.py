@@ -57,10 +57,10 @@ Keep = Literal["correct", "all"]
 
 
 def choose_responses(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Rollout], Counter[str]]:
-    """Choose the responses to imitate: by default the correct and the ungraded ones.
+    """Choose the responses to imitate: all, or the correct and the ungraded ones.
 
-    Responses without a grade, such as imported ones, are trusted. Returns also the number of those
-    left out by verdict.
+    Ungraded responses, such as imported ones, are trusted. Also returns counts of those left out by
+    verdict.
     """
     verdicts = [None if row.score is None else row.score.verdict for row in rollouts]
     is_kept = [keep == "all" or verdict in (None, Verdict.CORRECT) for verdict in verdicts]
@@ -71,7 +71,7 @@ def choose_responses(rollouts: Sequence[Rollout], keep: Keep) -> tuple[list[Roll
 def make_sft_examples(
     rollouts: Iterable[Rollout], chat: ChatFormat, max_tokens: int
 ) -> SftExamples:
-    """Tokenise prompts and responses as the model will see them; the over-long are left out."""
+    """Tokenise prompts and responses as the model sees them; drop those that are too long."""
     examples = [_from_text(rollout, chat) for rollout in rollouts]
     kept = [example for example in examples if len(example.tokens) <= max_tokens]
     if not kept:
@@ -82,8 +82,8 @@ def make_sft_examples(
 def split_off_responses(
     rollouts: Sequence[Rollout], count: int, seed: int
 ) -> tuple[list[Rollout], list[Rollout]]:
-    """Split off at least `count` responses for the validation loss, with all others to their
-    problems. Which problems is decided by the seed and their ids."""
+    """Split off at least `count` responses for the validation loss, by whole problems. The seed and
+    the problem ids decide which."""
     by_problem = Counter(rollout.problem.id for rollout in rollouts)
     held_out: set[str] = set()
     num_left = count
@@ -102,7 +102,7 @@ def split_off_responses(
 
 
 def list_texts(rollouts: Sequence[Rollout], prompt: PromptConfig = NO_PROMPT) -> list[str]:
-    """List every text that a model sees of these rollouts, for training a tokenizer."""
+    """List the prompts and responses of rollouts, to train a tokenizer on."""
     prompts = {message.content for row in rollouts for message in prompt.apply(row.problem)}
     return [*sorted(prompts), *(rollout.text for rollout in rollouts)]
 
@@ -120,7 +120,7 @@ MAX_SHORT_FRACTION = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoredResponse:
-    """A graded response with its tokens, as pairs are made of it."""
+    """A graded response with its tokens, to make pairs of."""
 
     rollout: Rollout
     example: Example
@@ -160,13 +160,13 @@ def make_preference_pairs(
     per_problem: int,
     seed: int,
 ) -> PreferencePairs:
-    """Form pairs by each rule, at most `per_problem` of a problem by each, drawn by the seed."""
+    """Make pairs by each rule, at most `per_problem` per problem and rule, drawn by the seed."""
     problems: dict[str, dict[str, dict[str, ScoredResponse]]] = {}
     faults: Counter[LeftOutReason] = Counter()
     num_responses = 0
     for rollout in rollouts:
         num_responses += 1
-        # A rephrased problem is another prompt; responses to it are not compared.
+        # Responses to different wordings of a problem are not compared.
         responses = problems.setdefault(rollout.problem.id, {}).setdefault(
             repr(rollout.problem.prompt), {}
         )
@@ -214,7 +214,7 @@ def _to_scored_response(
 
 
 def _is_sampled_by(rollout: Rollout, chat: ChatFormat) -> bool:
-    """Whether the stored tokens are this model's, for the stored text and its own prompt."""
+    """Whether the stored tokens are this model's encoding of the prompt and the text."""
     tokens = rollout.completion.tokens
     return (
         len(tokens) > 0
@@ -281,7 +281,7 @@ def _pair_right_with_wrong(
 
 
 def _pair_short_with_long(responses: Sequence[ScoredResponse]) -> list[PreferencePair]:
-    """Pair the shortest right response with the longest, the second with the next, and so on."""
+    """Pair the shortest right responses with the longest, from both ends inwards."""
     right = sorted(
         (item.example for item in _by_verdict(responses)[0]), key=lambda item: item.num_targets
     )
@@ -298,8 +298,7 @@ def _pair_first_wrong(
 ) -> list[PreferencePair]:
     """Pair each first wrong step with a right response's step there (Step-DPO, Lai et al. 2024).
 
-    Both end with the step. The steps they share before it are context, since the two losses would
-    cancel there.
+    Both end with the step. Shared steps before it are context, since the losses would cancel there.
     """
     right, wrong = _by_verdict(responses)
     steps = [(item, _steps(item, chat, comment)) for item in right]

@@ -36,7 +36,7 @@ class ChatEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """A problem to be answered: its index in the step, and which responses are wanted."""
+    """A problem to answer: its index in the step, and which responses to sample."""
 
     index: int
     problem: Problem
@@ -55,7 +55,7 @@ def sample_and_grade(
     clock: Clock | None = None,
     label: str | None = None,
 ) -> list[Group]:
-    """Sample `samples` responses to each problem, with a progress bar where it has a label."""
+    """Sample `samples` responses to each problem, with a progress bar if there is a `label`."""
     requests = [
         GroupRequest(index=i, problem=p, sampling=sampling, sample_ids=range(samples))
         for i, p in enumerate(problems)
@@ -77,12 +77,12 @@ def collect_groups(
     advance: Advance | None = None,
     clock: Clock | None = None,
 ) -> list[Group]:
-    """Sample the requested responses; each is graded while others are still being sampled.
+    """Sample the requested responses, and grade each while others are still being sampled.
 
     A response depends only on the seed, its problem, index and sample, and the weights: not on the
-    order in which responses finish, nor on the other requests or the rank that samples it.
-    `advance` is called with the number of rollouts just graded. A clock adds up the engine's work,
-    and counts as grading the seconds from its last response to the last score.
+    order in which responses finish, the other requests, or the rank that samples it. Each graded
+    rollout calls `advance` with the number of ranks. A clock adds up the engine's work; the seconds
+    from its last response to the last score count as grading.
     """
     clock = clock or Clock()
     world = get_world()
@@ -111,8 +111,8 @@ def collect_groups(
 def _own_requests(
     requests: Sequence[GroupRequest], world: World, is_central: bool
 ) -> list[GroupRequest]:
-    """Return this rank's requests: ranks have equally many samples, and a group that lies on a
-    border is cut. Others stay whole, since an engine computes their prompt once."""
+    """Return this rank's requests: ranks get equally many samples. Only a group on a border is cut,
+    since an engine prefills the prompt of a whole group once."""
     if is_central:
         return list(requests) if world.is_rank_zero else []
     total = sum(len(request.sample_ids) for request in requests)
@@ -128,7 +128,7 @@ def _own_requests(
 
 
 class _Sampler:
-    """The rollouts of some requests as the engine ends them, not yet graded."""
+    """Samples the rollouts of some requests, not yet graded."""
 
     def __init__(self, chat_engine: ChatEngine, requests: Sequence[GroupRequest]) -> None:
         self.chat_engine = chat_engine
@@ -189,7 +189,7 @@ def make_rollout(
 
 
 def _checksum(requests: Sequence[GroupRequest]) -> int:
-    """Hash what is asked for, to be compared between ranks."""
+    """Hash the requests, to compare them between ranks."""
     wanted = [(r.index, r.problem.id, r.problem.prompt, r.sampling, r.sample_ids) for r in requests]
     return crc32(repr(wanted).encode(errors="replace"))
 

@@ -1,4 +1,4 @@
-"""Which groups a step trains on: problems that get more responses, and those that are replaced."""
+"""Which groups a step trains on, which problems get more responses, and which are replaced."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,16 +24,16 @@ class DynamicSamplingConfig(Config):
     """Dynamic sampling (DAPO): groups of equal reward are left out, and up to this many more
     problems per step are sampled in their place; none keeps them."""
     first_samples: int | None = Field(default=None, ge=2)
-    """Responses to sample first; the others of a group follow only where the first differ in
-    reward, or one of them could not be graded; none samples all at once."""
+    """Responses to sample first; the rest of a group follows only if these differ in reward or one
+    could not be graded; none samples all at once."""
     mask_unfinished: bool = False
     """Leave responses cut at the length limit out of the loss; their rewards still count for their
-    siblings."""
+    group."""
 
     def num_problems_needed(self, groups: Sequence[Group], problems: int) -> int:
-        """Return how many problems a step of `problems` asks next, after `groups`.
+        """Return how many problems a step of `problems` samples next, after `groups`.
 
-        First it asks all, then others in place of groups of equal reward, within the budget.
+        First all of them, then replacements for groups of equal reward, within the budget.
         """
         if not groups:
             return problems
@@ -51,8 +51,7 @@ class DynamicSamplingConfig(Config):
     def later_requests(
         self, requests: Sequence[GroupRequest], groups: Sequence[Group]
     ) -> list[GroupRequest]:
-        """Return the requests for the others of a group, where its first responses call for
-        them."""
+        """Return requests for the rest of each group whose first responses call for it."""
         if self.first_samples is None:
             return []
         return [
@@ -68,7 +67,7 @@ class DynamicSamplingConfig(Config):
         return [group for group in groups if not all_equal(rewards_of(group))]
 
     def masked_ids(self, groups: Sequence[Group]) -> set[str]:
-        """Return the ids of rollouts without their own loss."""
+        """Return the ids of rollouts that have no loss."""
         rollouts = [rollout for group in groups for rollout in group]
         return {
             r.id
@@ -77,8 +76,7 @@ class DynamicSamplingConfig(Config):
         }
 
     def first_responses(self, groups: Sequence[Group]) -> list[Group]:
-        """Cut all groups to the first responses, so that groups of both phases do not bias
-        metrics."""
+        """Cut all groups to their first responses, so that completed groups do not bias metrics."""
         return [group[: self.first_samples] for group in groups]
 
     def metrics(
@@ -104,7 +102,6 @@ class DynamicSamplingConfig(Config):
 
 
 def join_groups(groups: Sequence[Group], later: Sequence[Group]) -> list[Group]:
-    """Add later responses to their groups; sampling in two phases gives the same group as in
-    one."""
+    """Add later responses to their groups; two phases give the same group as one."""
     by_group_id = {group[0].group_id: group for group in later}
     return [group + by_group_id.get(group[0].group_id, ()) for group in groups]

@@ -1,7 +1,7 @@
-"""Groups sampled some steps ahead of training, which wait for their step.
+"""Queues of groups that are sampled some steps ahead of training.
 
-Where engine and learner share their weights they take turns, so a lag is a queue. Engines with
-their own weights sample while the learner trains: `OverlappedQueue`, and `StreamQueue` in
+An engine that shares the learner's weights takes turns with it, so a lag is a queue. An engine with
+its own weights samples while the learner trains: `OverlappedQueue`, and `StreamQueue` in
 `whet/rollout/stream.py`.
 """
 
@@ -23,10 +23,10 @@ SampleStep = Callable[[int], list[Group]]
 
 
 class GroupSource(Protocol):
-    """What gives the learner the rewarded groups of each step; checkpoints hold its state."""
+    """A source of the rewarded groups of each step; checkpoints hold its state."""
 
     def take(self, step: int) -> list[Group]:
-        """Return the groups that a step trains on; its weights have been published."""
+        """Return the groups that a step trains on, after the step's weights were published."""
         ...
 
     def join(self) -> None:
@@ -38,7 +38,7 @@ class GroupSource(Protocol):
         ...
 
     def drop(self) -> None:
-        """Give up what is sampled, once the weights that sampled it have been replaced."""
+        """Drop sampled groups, once the weights that sampled them have been replaced."""
         ...
 
     def save(self, folder: Path) -> Json: ...
@@ -56,20 +56,20 @@ class RolloutQueue:
         self._waiting: deque[list[Group]] = deque()
 
     def take(self, step: int) -> list[Group]:
-        """Return the batch of a step, after sampling those up to `lag` steps ahead."""
+        """Return the batch of a step, after sampling up to `lag` steps ahead."""
         while len(self._waiting) <= self.lag and step + len(self._waiting) < self.steps:
             self._waiting.append(self.sample(step + len(self._waiting)))
         return self._waiting.popleft()
 
     def join(self) -> None:
-        """Wait until sampling has ended, so that weights may change; here it always has."""
+        """Do nothing: sampling ends within `take`."""
 
     def metrics(self) -> Metrics:
-        """Measure what was sampled in the background since the last call."""
+        """Return nothing: no sampling runs in the background."""
         return {}
 
     def drop(self) -> None:
-        """Empty the queue, once the weights that sampled it have been replaced."""
+        """Empty the queue."""
         self._waiting.clear()
 
     def save(self, folder: Path) -> Json:
@@ -88,17 +88,17 @@ class RolloutQueue:
 
 
 def waiting_file(folder: Path, index: int) -> Path:
-    """Name the file of a checkpoint that holds sampled groups which no step has trained."""
+    """Name the file in a checkpoint for sampled groups that no step has trained on."""
     return folder / f"waiting-{index:03d}.parquet"
 
 
 class OverlappedQueue(RolloutQueue):
-    """A queue that fills up in a thread: `take` starts it, and `join` waits for its end.
+    """A queue that a thread fills: `take` starts the thread, and `join` waits for its end.
 
-    The batch of step s + lag is sampled with the weights of step s, as in one process. Between
+    The batch of step s + lag is sampled with the weights of step s, as in `RolloutQueue`. Between
     `take` and `join` no weights may be pushed, and nothing that sampling reads may change, such as
-    what the sampler has observed. `clock` counts the seconds that a step waits as sampling;
-    `background` is the one that `sample` counts with.
+    the sampler's observations. `clock` counts the seconds that a step waits as sampling;
+    `background` is the clock of `sample`.
     """
 
     def __init__(

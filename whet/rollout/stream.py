@@ -1,17 +1,17 @@
-"""Groups that go to the learner as they finish, while weights change during sampling.
+"""A stream: the learner trains on groups as they finish, and weights change during sampling.
 
-The plan of a run has a number for every group that it trains: those of step s are s × problems per
-step and following. A step trains the oldest finished groups, whatever step they were planned for.
-It may be up to `lag` steps younger than the weights that sampled the oldest token of a group; an
-older group is dropped, and its problem is asked again, with other random numbers. The learner then
-waits for such a problem, so that long responses are not left out.
+The plan of a run numbers every group that it trains on: those of step s start at s × problems per
+step. A step trains on the oldest finished groups, whatever step they were planned for. A group
+whose oldest token was sampled more than `lag` steps ago is dropped, and its problem is sampled
+again with other random numbers. The learner then waits for that problem, so that long responses are
+not left out.
 
 Groups of two to `lag` + 1 steps are in flight: one step more after the learner had to wait, and one
-less after the engine ran out of work, since groups that finish early only get old.
+less after the engine ran out of work, since groups that finish early only age.
 
-Problems are asked and groups chosen only in `take`, so a checkpoint between two steps has them all:
-what is finished is stored, and what is not is asked again after a resume. Two threads read
-responses and grade them in between.
+Groups are requested and chosen only in `take`, so a checkpoint between two steps has them all:
+finished groups are stored, and the others are requested again after a resume. Meanwhile, two
+threads read and grade responses.
 """
 
 import threading
@@ -38,14 +38,14 @@ from whet.types import Completion, Group, Json, Metrics, Rollout
 from whet.world import get_world
 
 MIN_DEPTH = 2
-"""Fewest steps whose groups are in flight: one that is trained on, and one that is sampled."""
+"""Fewest steps whose groups are in flight: one being trained on, and one being sampled."""
 
 
 class StreamQueue:
     """The groups of each step, from an engine that never waits for the learner.
 
     `log` writes a row of the ledger after each step; `clock` counts the seconds that a step waits
-    as sampling. Ranks call it together; rank 0 has the engine and tells the others.
+    as sampling. Ranks call it together; rank 0 has the engine and sends groups to the others.
     """
 
     def __init__(
@@ -68,24 +68,23 @@ class StreamQueue:
         self._num_asked = 0
         self._depth = MIN_DEPTH
         self._planned_groups: dict[int, PlannedGroup] = {}
-        """Groups on their way, by number; the first rank's."""
+        """Groups in flight by number; only on rank 0."""
         self._changed = threading.Condition()
-        """Protects the planned groups, the record and the error, and is notified of new ones."""
+        """Guards the planned groups, the record and the error; notified of groups and errors."""
         self._error: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._responses: SimpleQueue[Rollout | None] = SimpleQueue()
         self._record = _StepRecord()
-        """The step that is running; the threads add to it."""
+        """The current step, which the threads add to."""
         self._joined_record = _StepRecord()
-        """The last whole step, which nothing adds to while `metrics` reads it."""
+        """The last whole step, which does not change while `metrics` reads it."""
         self._busy = _BusySeconds()
         self._stats = EngineStats()
 
     def take(self, step: int) -> list[Group]:
-        """Request the groups that are due, and return those that a step trains on, once there are
-        enough.
+        """Request the groups that are due, wait for enough to train on, and return those.
 
-        The weights of the step have been published.
+        The weights of the step were published before.
         """
         choose = partial(self._take, step)
         groups, num_asked = get_world().run_on_rank_zero(choose, f"the groups of step {step}")
@@ -128,7 +127,7 @@ class StreamQueue:
         return metrics
 
     def drop(self) -> None:
-        """Ask everything again, once the weights that sampled it have been replaced."""
+        """Drop all groups, to sample them again with the restored weights."""
         with self._changed:
             for planned in self._planned_groups.values():
                 self._drop(planned, "its weights were given up")
@@ -172,7 +171,7 @@ class StreamQueue:
             self._planned_groups[planned.number] = planned
 
     def _take_problems(self, num_asked: int) -> list[PlannedGroup]:
-        """Take the problems of the plan up to a number, on every rank alike."""
+        """Take the plan's problems up to a number; every rank takes the same."""
         planned_groups: list[PlannedGroup] = []
         while self._num_asked < num_asked:
             for problem in self.plan.recipe.take_problems(self._num_asked // self.plan.per_step):
@@ -208,7 +207,7 @@ class StreamQueue:
         return groups, self._num_asked
 
     def _adapt_depth(self) -> None:
-        """Ask further ahead if the learner has to wait, and less far if the engine is idle."""
+        """Sample further ahead if the learner has to wait, and less far if the engine is idle."""
         num_finished = sum(planned.group is not None for planned in self._planned_groups.values())
         if self._planned_groups and num_finished < self.plan.per_step:
             self._depth += 1
@@ -236,8 +235,8 @@ class StreamQueue:
         self._update_busy()
 
     def _choose(self, step: int) -> list[PlannedGroup] | None:
-        """Choose the oldest finished groups; None while there are too few, or one that was asked
-        again would get too old by waiting."""
+        """Choose the oldest finished groups; None while there are too few, or while a group that is
+        sampled again would be too old for the next step."""
         finished = [
             planned for planned in self._planned_groups.values() if planned.group is not None
         ]
@@ -277,7 +276,7 @@ class StreamQueue:
             thread.start()
 
     def _pause(self) -> None:
-        """Wait until all that was asked is finished, and end the stream."""
+        """Wait until all requested groups are finished, and end the stream."""
         with self._changed:
             while any(
                 planned.asked_at is not None and planned.group is None
@@ -290,7 +289,7 @@ class StreamQueue:
         self._threads = []
 
     def _guard(self, work: Callable[[], None]) -> None:
-        """Do the work of a thread; its error is raised where the learner waits."""
+        """Run the work of a thread; an error is raised where the learner waits."""
         try:
             work()
         except BaseException as error:
@@ -299,7 +298,7 @@ class StreamQueue:
                 self._changed.notify_all()
 
     def _read(self, completions: Iterator[tuple[str, Completion]]) -> None:
-        """Pass responses on to the grader as they end."""
+        """Pass responses to the grader as they end."""
         try:
             for id, completion in completions:
                 planned = self._planned_groups[int(id.partition("/")[0])]
@@ -311,8 +310,8 @@ class StreamQueue:
             self._responses.put(None)
 
     def _grade(self) -> None:
-        """Grade the completed responses; the grader gets them all in one call, since it returns
-        only after the last of its input."""
+        """Grade responses as they arrive, all waiting ones in one call: the grader returns only
+        after its last input."""
         is_open = True
         while is_open:
             batch = [self._responses.get()]
@@ -346,7 +345,7 @@ class StreamQueue:
 
 @dataclass(slots=True, kw_only=True)
 class _StepRecord:
-    """What happened from the end of one step to the end of the next."""
+    """Events from the end of one step to the end of the next."""
 
     step: int = -1
     asked: list[int] = field(default_factory=list)
@@ -369,7 +368,7 @@ class _StepRecord:
 
 
 class _BusySeconds:
-    """Counts the seconds in which something runs."""
+    """Counts busy seconds."""
 
     def __init__(self) -> None:
         self._seconds = 0.0

@@ -1,7 +1,6 @@
-"""The ledger of a stream: which groups of the plan were asked, answered, trained and dropped, a row
-for each step. Rows are only added: a run that goes on from a checkpoint says so in the ledger, and
-what it had trained since then does not count.
-"""
+"""The ledger of a stream: which groups of the plan were asked, answered, trained and dropped in
+each step. Rows are only appended. A run that continues from a checkpoint records that, and groups
+that it had trained on since then do not count."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +13,14 @@ STREAM_EVENT = "stream"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRow:
-    """What became of groups in a step, by their numbers in the plan."""
+    """The events of a step: groups by their numbers in the plan."""
 
     step: int
     asked: Sequence[int]
     answered: Sequence[int]
     trained: Sequence[int]
     dropped: Mapping[int, str]
-    """Why each was dropped."""
+    """The reason for each group."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -35,7 +34,7 @@ class StreamRow:
 
 @dataclass(slots=True, kw_only=True)
 class StreamLedger:
-    """The rows of a run taken together."""
+    """The rows of a run, added up."""
 
     trained: dict[int, int] = field(default_factory=dict)
     """The step that trained each group."""
@@ -77,7 +76,7 @@ def _add(ledger: StreamLedger, row: Mapping[str, Json]) -> None:
 
 
 def write_ranges(numbers: Iterable[int]) -> str:
-    """Write numbers in few characters, in order.
+    """Write numbers as ranges, in order.
 
     >>> write_ranges([7, 1, 2, 3])
     '1-3 7'

@@ -12,11 +12,11 @@ class StreamRecipe(Protocol):
     """What a recipe decides about the groups of a stream."""
 
     def take_problems(self, step: int) -> Sequence[Problem]:
-        """Return the problems that are planned for a step; called once for each, in order."""
+        """Return the problems planned for a step; called once per step, in order."""
         ...
 
     def build_request(self, number: int, problem: Problem) -> GroupRequest:
-        """Return what is asked for a number of the plan, which is the index of the request."""
+        """Build the request for a number of the plan, which becomes the request's index."""
         ...
 
     def reward(self, group: Group) -> Group:
@@ -30,7 +30,7 @@ class StreamRecipe(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamPlan:
-    """What a stream asks for, and how old it may get."""
+    """The problems of a stream, and how old its groups may get."""
 
     recipe: StreamRecipe
     steps: int
@@ -38,11 +38,11 @@ class StreamPlan:
     lag: int
     seed: int
     problems: Mapping[str, Problem]
-    """All that `take_problems` may give, by their ids."""
+    """All problems that `take_problems` may return, by id."""
 
     def num_asked(self, step: int, depth: int) -> int:
-        """Return how many groups have been asked for when a step chooses its own, and `depth` steps
-        are under way: no more than `lag` + 1, or some would get too old."""
+        """Return how many groups to have requested by a step, with those of `depth` steps in
+        flight: at most `lag` + 1, or some would get too old."""
         return min(self.steps, step + min(depth, self.lag + 1)) * self.per_step
 
 
@@ -54,7 +54,7 @@ class PlannedGroup:
     problem: Problem
     num_drops: int = 0
     asked_at: int | None = None
-    """The version of the weights at that time; None if it is to be asked."""
+    """The version of the weights when it was requested; None before that."""
     request: GroupRequest | None = None
     prompt: Tokens | None = None
     graded: dict[str, Rollout] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class PlannedGroup:
         return min(rollout.completion.policy_version for rollout in self.group)
 
     def reset(self) -> None:
-        """Forget the responses; the problem is to be asked again."""
+        """Drop the responses, so that the problem is sampled again."""
         self.asked_at = None
         self.graded = {}
         self.group = None

@@ -18,7 +18,7 @@ VerdictPairs = Iterator[tuple[bool, bool | None]]
 def check_verifier_room(
     context: int, *, solution: int, verification: int, micro_batch_tokens: int
 ) -> None:
-    """Refuse limits in tokens that leave no room for a solution, or that no micro-batch holds."""
+    """Refuse token limits that leave no room for a solution or exceed a micro-batch."""
     if context <= verification:
         raise ConfigError(
             f"verifier_sampling.max_tokens = {verification} leaves no room for a solution in the "
@@ -37,7 +37,7 @@ def check_verifier_room(
 def make_verifications(
     solved: Sequence[Group], verifier_task: Verify, chat_engine: ChatEngine, room: int
 ) -> list[Problem]:
-    """Make a problem of each solution that can be judged and fits in `room` tokens."""
+    """Make a problem from each solution that can be judged and fits in `room` tokens."""
     problems = [verifier_task.make_problem(rollout) for group in solved for rollout in group]
     return [
         problem
@@ -47,7 +47,7 @@ def make_verifications(
 
 
 def mark_verifier(judged: Sequence[Group]) -> list[Group]:
-    """Mark rollouts as a verifier's."""
+    """Set the author of rollouts to verifier."""
     return [
         tuple(replace(rollout, author=Author.VERIFIER) for rollout in group) for group in judged
     ]
@@ -56,7 +56,7 @@ def mark_verifier(judged: Sequence[Group]) -> list[Group]:
 def with_steps(
     solved: Sequence[Group], judged: Sequence[Group], verifier_task: Verify, chat: ChatFormat
 ) -> list[Group]:
-    """Give solutions their judged steps, worth ±1 over their number, averaged over verifications.
+    """Add judged steps to solutions, each worth ±1 / their number, averaged over verifications.
 
     `chat` is the generator's. A solution without a readable verification has no steps.
     """

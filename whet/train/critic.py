@@ -50,7 +50,7 @@ class Critic:
 
     @property
     def is_warming_up(self) -> bool:
-        """Whether the next update is one in which only the critic learns."""
+        """Whether only the critic learns in the next update."""
         return self.num_updates < self.cfg.warmup_steps
 
     def update(self, examples: Sequence[Example], *, seed: int) -> Metrics:

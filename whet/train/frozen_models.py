@@ -1,4 +1,4 @@
-"""Models that are not trained: references and teachers, and what they add to examples."""
+"""Teachers, and what frozen models add to preference pairs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,8 +16,7 @@ from whet.train.settings import TrainConfig
 def load_teacher(
     source: ModelSource, policy: Policy, cfg: TrainConfig, *, url: str | None = None
 ) -> LogprobModel:
-    """Load a teacher, or take the one that a server has, and check that it can read everything the
-    policy writes."""
+    """Load a teacher or use a served one; check that it can read everything the policy writes."""
     if url is not None:
         shape, tokenizer = read_tokenizer(source)
         _check_teacher(source, tokenizer, shape.max_positions, policy)

@@ -1,7 +1,7 @@
 """The learner of several ranks: every rank has a part of the examples, and a shard of the weights.
 
-Loss weights are set from all examples of a step before these are split, so the gradients of ranks
-are summed and never divided.
+Loss weights are set from all examples of a step before the split, so gradients are summed over
+ranks and never divided.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ from whet.types import Floats, Metrics
 class FSDPLearner(Learner):
     """Trains a model over all ranks, which call every method together and get the same results.
 
-    On each rank a learner of one device has a shard of the weights and a part of the examples.
+    On each rank, a `LocalLearner` has a shard of the weights and a part of the examples.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class FSDPLearner(Learner):
 
     def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
         tag = f"update {self.num_optim_steps + 1}, on {describe_examples(examples)}"
-        self.world.all_gather(None, tag)  # before ranks that disagree wait for each other in a pass
+        self.world.all_gather(None, tag)  # ranks that disagree would hang in a pass
         self.reserve_memory(examples)
         micro_batches = _own_micro_batches(
             self.model, examples, self.cfg, rank=self.world.dp_rank, ranks=self.world.dp_size
@@ -212,7 +212,7 @@ def compute_on_ranks(
     cfg: TrainConfig,
     forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
-    """Apply `forward` to this rank's part of the examples, and return the values of all."""
+    """Apply `forward` to this rank's part of the examples, and gather the values of all."""
     tag = f"log-probabilities of {describe_examples(examples)}"
     world.all_gather(None, tag)
     micro_batches = _own_micro_batches(model, examples, cfg, rank=world.rank, ranks=world.size)
@@ -221,7 +221,7 @@ def compute_on_ranks(
     )
     if isinstance(model, FSDPModule):
         for indices in micro_batches:
-            if not indices:  # ranks run as many passes, or they wait for each other
+            if not indices:  # with fewer passes than the others, a rank would hang
                 forward(to_batch(_dummy_examples(examples), model.device))
         model.reshard()
     merged: dict[int, Floats] = {}
@@ -231,7 +231,7 @@ def compute_on_ranks(
 
 
 def describe_examples(examples: Sequence[Example]) -> str:
-    """Count examples, with a checksum of their tokens that tells whether ranks have the same."""
+    """Count examples and checksum their tokens, to tell whether ranks have the same."""
     checksum = 0
     for example in examples:
         checksum = crc32(example.tokens.tobytes(), checksum)
@@ -254,7 +254,7 @@ def _own_micro_batches(
 
 
 def _dummy_examples(examples: Sequence[Example]) -> list[Example]:
-    """Return a small example without weight, with the other of its pair, for a pass that adds
+    """Return the shortest example, or its pair, with no loss weight, for a pass that adds
     nothing."""
     shortest = min(examples, key=lambda example: len(example.tokens))
     is_paired = shortest.pair is not None

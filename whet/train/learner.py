@@ -33,7 +33,7 @@ from whet.train.value_model import ValueModel
 from whet.types import Floats, Metrics
 
 CPU_MICRO_BATCH_TOKENS = 4096
-"""Tokens of a micro-batch on a CPU, unless an example is longer."""
+"""Tokens of a micro-batch on a CPU, or twice the longest example if that is more."""
 
 
 class LogprobModel(ABC):
@@ -73,11 +73,11 @@ class Learner(LogprobModel):
 
     @abstractmethod
     def reserve_memory(self, examples: Sequence[Example]) -> None:
-        """Free memory of the device for an update on the examples; `accumulate` repeats it."""
+        """Free device memory for an update on the examples; `accumulate` calls it too."""
 
     @abstractmethod
     def accumulate(self, examples: Sequence[Example], objective: Objective) -> LossSums:
-        """Add the gradient of all examples, without a step; values take a value model's learner."""
+        """Add the gradient of all examples; value objectives need a value model's learner."""
 
     @abstractmethod
     def optim_step(self) -> Metrics:
@@ -88,21 +88,21 @@ class Learner(LogprobModel):
         """Set the accumulated gradient to zero."""
 
     def sync_model(self) -> None:
-        """Copy the weights into the model that the learner was made for, unless steps change it in
+        """Copy the weights into the model that the learner was built for, unless it is updated in
         place."""
         return
 
     def close(self) -> None:
-        """Leave the model to another learner; this one trains no more."""
+        """Release the model to another learner; this one can no longer train."""
         return
 
     @abstractmethod
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
-        """Compute a value model's value of the state before each response token."""
+        """Compute the value of the state before each response token, by a value model."""
 
     @abstractmethod
     def scale_lr(self, factor: float) -> float:
-        """Multiply the learning rates of the settings from now on. Returns the peak rate."""
+        """Scale the learning rates of the settings from now on; return the peak rate."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -293,8 +293,8 @@ def split_micro_batches(
 ) -> list[list[int]]:
     """Split examples into micro-batches, which are padded if there is no Triton.
 
-    Ranks have equally many; rank r takes every `ranks`-th from r on. On a CPU they are small, since
-    larger ones exceed its caches and gain nothing, unless an example needs more.
+    Ranks have equally many; rank r takes every `ranks`-th from r on. On a CPU they are small unless
+    examples are long: larger ones exceed its caches and gain nothing.
     """
     if model.device.type == "cpu":
         longest = max((len(example.tokens) for example in examples), default=0)
@@ -347,7 +347,7 @@ def compute_per_token(
     micro_batch_tokens: int,
     forward: Callable[[Batch], Tensor],
 ) -> list[Floats]:
-    """Apply `forward` to micro-batches, and return its value per response token of each example."""
+    """Apply `forward` to micro-batches, and return the values of each example's response tokens."""
     micro_batches = split_micro_batches(model, examples, micro_batch_tokens)
     arrays = compute_micro_batches(model, examples, micro_batches, forward)
     return [arrays[index] for index in range(len(examples))]
@@ -359,7 +359,7 @@ def compute_micro_batches(
     micro_batches: Sequence[list[int]],
     forward: Callable[[Batch], Tensor],
 ) -> dict[int, Floats]:
-    """Apply `forward` to some micro-batches; return its values by the position of the example."""
+    """Apply `forward` to some micro-batches; return the values by the position of the example."""
     arrays: dict[int, Floats] = {}
     for indices in micro_batches:
         batch = to_batch([examples[index] for index in indices], model.device)
@@ -374,7 +374,7 @@ def add_logprobs(
     field: Literal["ref_logprob_M", "old_logprob_M"],
     model: LogprobModel,
 ) -> list[Example]:
-    """Add the log-probabilities that a model gives the response tokens, as this field."""
+    """Add a model's log-probabilities of the response tokens, as this field."""
     return with_field(examples, field, model.compute_logprobs(examples))
 
 

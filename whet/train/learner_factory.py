@@ -1,4 +1,4 @@
-"""Learner factories: they build the learners, critics and frozen models of a run, here or on
+"""Learner factories build the learners, critics and frozen models of a run, on one device or on
 ranks."""
 
 import sys
@@ -34,9 +34,9 @@ class LearnerFactory(ABC):
         steps: int,
         memory: DeviceMemory | None,
     ) -> Learner:
-        """Make a learner that moves `model` in place, whose schedule spans `steps` updates.
+        """Make a learner that trains `model`, with a schedule of `steps` updates.
 
-        Updates on a device may free the caches of the engines that share its `memory`.
+        Updates may free the caches of engines that share `memory`.
         """
 
     def build_value_learner(
@@ -49,7 +49,7 @@ class LearnerFactory(ABC):
     def build_frozen_model(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()
     ) -> LogprobModel:
-        """Wrap a frozen model; weights in `offloaded` wait in host memory."""
+        """Wrap a frozen model; weights in `offloaded` are in host memory between passes."""
 
 
 class LocalLearnerFactory(LearnerFactory):
@@ -134,7 +134,7 @@ def choose_learner_factory(cfg: TrainConfig) -> LearnerFactory:
 
 
 def _load_factory(code_path: str) -> LearnerFactory:
-    """Make the user's own factory; a method that it or a learner in its file lacks is named."""
+    """Make the user's own factory; name methods that it or the learners in its file lack."""
     label = f'train.learner = "{code_path}"'
     factory = load_from_file(code_path, "train.learner")
     if not isinstance(factory, type) or LearnerFactory not in factory.__mro__:
@@ -153,8 +153,8 @@ def _load_factory(code_path: str) -> LearnerFactory:
 def build_reference(
     model: Transformer, cfg: TrainConfig, learner_factory: LearnerFactory = LOCAL_FACTORY
 ) -> LogprobModel:
-    """Copy the starting policy: weights that train are copied and frozen, the others shared; or
-    take the one that a server has."""
+    """Copy the starting policy: trainable weights are copied and frozen, the others shared; or use
+    a served one."""
     if cfg.reference_url is not None:
         return ServedModel(cfg.reference_url, setting="train.reference_url", wait=SERVED_SECONDS)
     copied = copy_trainable(model).requires_grad_(False)

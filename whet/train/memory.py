@@ -37,7 +37,7 @@ class DeviceMemory:
         """Free caches if an update would not fit; return how many layers to checkpoint.
 
         Optimizer state that the first step allocates is counted from the start, so that all steps
-        decide the same.
+        decide alike.
         """
         cfg = optimizer.cfg
         layers = model.cfg.num_layers
@@ -65,7 +65,7 @@ class DeviceMemory:
         )
 
     def _ask_device(self) -> float:
-        """Count free memory and the allocator's unused part, less the part of CUDA graphs."""
+        """Count free memory and the allocator's unused part, without what CUDA graphs hold."""
         if self.device.type != "cuda":
             return math.inf
         free, _ = torch.cuda.mem_get_info(self.device)

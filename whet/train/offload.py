@@ -1,7 +1,7 @@
-"""Optimizer state in host memory that is streamed through the device, three pieces at a time; and
-weights that wait there between passes.
+"""Optimizer state in host memory that streams through the device, three pieces at a time; and
+frozen weights that stay there between passes.
 
-While one piece is updated, the next is copied in and the last is copied back, so that the link is
+While one piece is updated, the next is copied in and the last is copied back, which keeps the link
 busy in both directions.
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 PIECE = 2**24
-"""Numbers in a piece: enough that a copy costs more than its launch."""
+"""Elements of a piece: enough that a copy costs more than its launch."""
 NUM_BUFFERS, WIDTH = 3, 3
 """Pieces in flight at a time, and tensors in each."""
 
@@ -43,7 +43,7 @@ class StateStreamer:
         self._count = 0
 
     def stream(self, host: Sequence[Tensor], update: UpdatePiece) -> None:
-        """Copy flat tensors to the device piece by piece, let `update` change each, copy it back.
+        """Copy flat tensors to the device piece by piece, apply `update`, and copy them back.
 
         `update` gets the slice and the pieces; it runs in the current stream, without waiting.
         """

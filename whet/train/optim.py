@@ -25,7 +25,7 @@ SCALE_STEPS = 2000
 """Steps without an overflow after which the scale of the loss doubles, as torch's GradScaler does
 (Micikevicius et al. 2018)."""
 MIN_OFFLOADED = 2**16
-"""Weights with fewer numbers stay on the device, where offloading them saves little."""
+"""State of weights with fewer elements stays on the device: offloading it saves little."""
 
 
 def optimizer_files(folder: Path) -> list[Path]:
@@ -37,7 +37,7 @@ def optimizer_files(folder: Path) -> list[Path]:
 
 
 def learning_rate(cfg: TrainConfig, step: int, steps: int, *, factor: float = 1.0) -> float:
-    """Compute the rate of optimizer step `step`, from 0, of `steps`; `factor` scales it.
+    """Compute the learning rate of step `step`, from 0, of `steps`; `factor` scales it.
 
     >>> learning_rate(TrainConfig(lr=1.0, warmup_steps=2, lr_schedule="linear"), 0, 12)
     0.5
@@ -140,7 +140,7 @@ class Optimizer:
             param.grad = None
 
     def close(self) -> None:
-        """Drop the gradients, and leave those of later passes to another optimizer."""
+        """Drop the gradients, and stop collecting them, so that another optimizer can."""
         self.clear()
         self._remove_hooks()
 
@@ -278,7 +278,7 @@ class Optimizer:
     def _moments(self, name: str) -> Moments:
         if name not in self.moments:
             param = self.params[name]
-            # Fused AdamW counts its steps on the device where it works.
+            # Fused AdamW needs the step count on the parameter's device.
             count = torch.zeros((), device=param.device)
             self.moments[name] = self._zeros(param), self._zeros(param), count
         return self.moments[name]

@@ -1,8 +1,4 @@
-"""A policy: a model, the learner that trains it, and the engine that samples from it.
-
-Also models that only compute log-probabilities: the starting policy of a KL or a preference, or a
-teacher. They can be kept in host memory between passes.
-"""
+"""A policy: a model, the learner that trains it, and the engine that samples from it."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -27,7 +23,7 @@ from whet.world import get_world
 
 
 class TrainableModel(ABC):
-    """A model, and what makes its learner, its critic and its reference."""
+    """A model that builds its own learner, critic and reference."""
 
     model: Transformer
     learner_factory: LearnerFactory
@@ -35,9 +31,9 @@ class TrainableModel(ABC):
     learner: Learner | None
 
     def build_learner(self, cfg: TrainConfig, *, steps: int) -> Learner:
-        """Build a learner of the same weights, whose updates may free the engine's cache.
+        """Build a learner of the model, whose updates may free the engine's cache.
 
-        It starts where the one before has left them, which is closed.
+        It continues from the weights of the previous learner, which is closed.
         """
         if self.learner is not None:
             self.learner.sync_model()
@@ -54,7 +50,7 @@ class TrainableModel(ABC):
         )
 
     def build_reference(self, cfg: TrainConfig) -> LogprobModel:
-        """Make a frozen model that keeps the present weights."""
+        """Make a frozen model that keeps the current weights."""
         return build_reference(self.model, cfg, self.learner_factory)
 
     @abstractmethod
@@ -103,7 +99,7 @@ class Policy(TrainableModel):
         self.engine.load_weights(self.model.named_weights(), version)
 
     def check_finite(self) -> None:
-        """Stop before weights that are not finite are measured."""
+        """Raise an error if a weight is not finite."""
         self._sync_model()
         check_finite(self.model.named_parameters())
 
@@ -135,7 +131,7 @@ def build_policy(
     learner_factory: LearnerFactory = LOCAL_FACTORY,
     memory: DeviceMemory | None = None,
 ) -> Policy:
-    """Build the engine that the settings name, hand it the weights, and make a policy of both."""
+    """Build the engine of the settings, hand it the weights, and make a policy of both."""
     stop_tokens = ChatFormat(tokenizer, prompt).stop_tokens
     built = engine.build(model, stop_tokens=stop_tokens, detokenize=tokenizer.decode)
     policy = Policy(
@@ -153,8 +149,8 @@ def build_policy(
 
 
 def set_arithmetic(*, deterministic: bool) -> None:
-    """Let CUDA sum bfloat16 products in float32 from here on, and with `deterministic` only run
-    kernels whose results do not vary from run to run.
+    """Let CUDA sum bfloat16 products in float32 from here on, and with `deterministic`, run only
+    deterministic kernels.
 
     A CPU with a fixed number of threads gives the same bits anyway.
     """

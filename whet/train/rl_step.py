@@ -59,8 +59,8 @@ class StepResult:
 class RLTrainer(Generic[P]):
     """A policy with its learner and algorithm, and the reference and critic that it needs.
 
-    `step` moves the policy. All state is in `policy`, `learner`, `critic` and `baseline`, and each
-    of them is saved by itself.
+    `step` updates the policy. All state is in `policy`, `learner`, `critic` and `baseline`, each
+    saved separately.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class RLTrainer(Generic[P]):
 
 
 class RunningBaseline:
-    """What the advantage carries from step to step: numbers by name, which checkpoints keep."""
+    """The running baseline of the advantage: numbers by name, which checkpoints keep."""
 
     def __init__(self) -> None:
         self.numbers: Baseline = {}
@@ -151,7 +151,7 @@ class Selection:
 
     groups: list[Group]
     masked_ids: frozenset[str] = frozenset()
-    """Ids of those whose reward counts for their group, and which have no loss themselves."""
+    """Ids of rollouts whose reward counts for their group, but which have no loss."""
 
     @property
     def rollouts(self) -> list[Rollout]:
@@ -163,9 +163,9 @@ def select_rollouts(
 ) -> Selection:
     """Choose the rollouts whose rewards count in a step.
 
-    Left out are groups of equal reward that were replaced by others, rollouts without a reward, and
-    groups with a single rollout left where rollouts of a group are compared. Later,
-    `assign_advantages` drops masked rollouts, and `update_policy` those without a gradient.
+    Leaves out groups of equal reward that were replaced, rollouts without a reward, and groups with
+    a single rollout left if rollouts of a group are compared. Later, `assign_advantages` drops
+    masked rollouts, and `update_policy` those without a gradient.
     """
     dynamic_sampling = dynamic_sampling or DynamicSamplingConfig()
     min_group_size = 2 if algo.compares_responses else 1
@@ -183,7 +183,7 @@ def to_examples(selection: Selection, *, temperature: float) -> list[Example]:
 
 
 def to_example(rollout: Rollout, temperature: float) -> Example:
-    """Turn a rollout into an example with the log-probabilities it was sampled at."""
+    """Turn a rollout into an example with its sampling log-probabilities."""
     completion = rollout.completion
     return Example(
         tokens=np.concatenate([rollout.prompt_tokens, completion.tokens]),
@@ -206,8 +206,8 @@ def assign_advantages(
     """Give each example of `to_examples` its advantage; return those that have a loss, and the next
     running baseline.
 
-    `run_fraction`, from 0 to 1, is how much of the run is done; it lowers the fraction of step
-    credit.
+    `run_fraction`, from 0 to 1, is how much of the run is done; the fraction of step credit falls
+    with it.
     """
     assert [item.rollout_id for item in examples] == [item.id for item in selection.rollouts], (
         "examples belong to the rollouts of their groups, in order"
@@ -301,8 +301,8 @@ def update_policy(
 ) -> StepResult:
     """Take one optimizer step per mini-batch.
 
-    Where an advantage of zero means a gradient of zero, those examples are skipped, but still count
-    in the divisors. Updates that the early stop skips are counted.
+    If a zero advantage means a zero gradient, such examples are skipped, but still count in the
+    divisors. Updates that the early stop skips are counted.
     """
     if algo.needs_old_logprobs:
         examples = add_logprobs(examples, "old_logprob_M", learner)
@@ -335,7 +335,8 @@ def update_policy(
 def _step_minibatch(
     learner: Learner, examples: Sequence[Example], algo: Algorithm
 ) -> tuple[Metrics, bool]:
-    """Take the optimizer step of a mini-batch, unless the early stop skips it; tell if it does."""
+    """Take the optimizer step of a mini-batch, unless the early stop skips it; also return whether
+    it does."""
     loss_sums = learner.accumulate(examples, algo.objective)
     stop_signal = loss_sums.mean_stop_signal
     if stop_signal is None or algo.early_stop.scope == "micro_batch":

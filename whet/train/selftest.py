@@ -42,7 +42,7 @@ class Exactness:
         )
 
     def describe(self, cfg: AlgoConfig, *, lag: int = 0) -> str:
-        """Print the result and its consequence for training."""
+        """Describe the result and its consequence for training."""
         exact = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
         result = exact if self.is_exact else f"close: {self.summary}"
         if cfg.num_minibatches == 1:
@@ -56,9 +56,9 @@ class Exactness:
         return f"{result}, so the engine's log-probabilities serve as the old ones"
 
     def apply(self, cfg: AlgoConfig, *, lag: int = 0) -> AlgoConfig:
-        """Use the engine's log-probabilities as old ones where they are exact; it saves a pass.
+        """Use the engine's log-probabilities as the old ones if they are exact, which saves a pass.
 
-        Rollouts that lag behind the present weights still need that pass.
+        Rollouts that lag behind the current weights still need that pass.
         """
         is_saved = self.is_exact and lag == 0 and cfg.num_minibatches > 1
         return cfg.model_copy(update={"old_logprobs": "engine"}) if is_saved else cfg

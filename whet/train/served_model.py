@@ -1,4 +1,4 @@
-"""A frozen model behind a vLLM server, which computes log-probabilities of what a policy wrote."""
+"""A frozen model behind a vLLM server, which computes log-probabilities of a policy's responses."""
 
 import asyncio
 import json
@@ -21,15 +21,14 @@ IN_FLIGHT = 64
 TRIES = 4
 MAX_REPLY_BYTES = 1 << 26
 SERVED_SECONDS = 600.0
-"""How long a model behind a server may take for a response."""
+"""Seconds that a server may take to reply."""
 
 
 class ServedModel(LogprobModel):
-    """Asks a server for the log-probabilities of prompts, at temperature 1; the first rank asks for
-    all."""
+    """Asks a server for log-probabilities at temperature 1; the first rank asks for all."""
 
     def __init__(self, url: str, *, setting: str, wait: float) -> None:
-        """Ask the server at `url`, which the setting `setting` names in errors."""
+        """Ask the server at `url`; errors name it by the setting `setting`."""
         self.url = url.rstrip("/")
         self.setting = setting
         self.wait = wait
@@ -62,7 +61,7 @@ class ServedModel(LogprobModel):
         return np.array(logprobs[example.response_start - 1 :], dtype=np.float32)
 
     async def _send(self, origin: Origin, content: bytes) -> Json:
-        """Send a request; temporary faults are retried."""
+        """Send a request; retry after temporary faults."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         target = origin.parts.path.rstrip("/") + PATH
         for number in range(TRIES):

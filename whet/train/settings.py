@@ -17,7 +17,7 @@ class TrainConfig(Config):
     """Learning rate after warm-up: constant, or falling to `final_lr` linearly or as a half
     cosine."""
     final_lr: float = Field(default=0.0, ge=0.0)
-    """Final rate of a falling schedule, which the step after the last would have."""
+    """Final rate of a falling schedule, one step after the last."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the rate rises from zero."""
     weight_decay: float = Field(default=0.0, ge=0.0)
@@ -34,24 +34,23 @@ class TrainConfig(Config):
     """Where models train: local is one device, fsdp is all ranks, with the weights in shards; auto
     is fsdp if there are several ranks; my_learner.py:Factory is your own."""
     micro_batch_tokens: int = Field(default=16384, ge=1)
-    """Most tokens of one forward pass, on a CPU with the padding of its rows; it changes memory and
-    speed, never the result."""
+    """Most tokens of one forward pass, padding included on a CPU; it changes memory and speed,
+    never the result."""
     dtype: Dtype = "auto"
     """Compute type; masters and moments are float32. auto is bfloat16 on a GPU and float32
-    elsewhere. float16 scales the loss, halves the scale and leaves out a step whose gradient
-    overflows, and doubles it after many that do not."""
+    elsewhere. float16 scales the loss: a gradient that overflows skips its step and halves the
+    scale, and many steps without one double it."""
     offload_optimizer: bool = False
     """Keep masters and moments in host memory: 12 bytes per weight less on a GPU, and slower
     steps."""
     offload_reference: bool = False
-    """Keep the starting policy of a KL, or a teacher, in host memory between its forward
-    passes."""
+    """Keep the reference of a KL, or a teacher, in host memory between forward passes."""
     reference_url: str | None = None
-    """A vLLM server of the starting policy of a KL, such as `http://localhost:8000`, which then
-    computes its log-probabilities, at temperature 1; none keeps a copy here."""
+    """A vLLM server of a KL's reference, such as `http://localhost:8000`, which then computes its
+    log-probabilities at temperature 1; none keeps a copy here."""
     gradient_checkpointing: Literal["auto", "on", "off"] = "auto"
-    """Recompute layers in the backward pass: all of them, none, or as many as it takes for an
-    update to fit on the GPU. It changes memory and speed, never the result."""
+    """Recompute layers in the backward pass: on is all of them, off none, auto as many as an update
+    needs to fit on the GPU. It changes memory and speed, never the result."""
     deterministic: bool = False
     """On CUDA, use only deterministic kernels, so that a resumed run equals an uninterrupted
     one. On several ranks, take the micro-batches of one process and add their gradients in its

@@ -1,18 +1,17 @@
 """A model in shards over the ranks (FSDP2), and the optimizer of the shards.
 
-The policy's own model stays whole on every rank, since its engine samples from it and checkpoints
-are written from it; before either, the shards are copied into it. Shards are float32 and serve as
-masters; a layer is gathered in the type that the model computes in, so that a sharded model
-computes the same bits. No reduction over ranks touches a logit.
+The policy's own model stays whole on every rank, for sampling and for checkpoints; the shards are
+copied into it before either. Shards are float32 and serve as masters; a layer is gathered in the
+model's compute type, so that a sharded model computes the same bits. No reduction over ranks
+touches a logit.
 
-In deterministic training gradients are added in the order in which one process adds them
+In deterministic training, gradients are added in the order of a single process
 (`OrderedReduceScatter`), and the norm is that of whole gradients, so that the number of ranks
 changes no bit of an update.
 
-Adapters (LoRA) are small, and their frozen weights are whole for the engine anyway; and where one
-rank would have all rows (`cluster.shard = 1`), shards would only repeat the whole model, and FSDP's
-hooks take two fifths more of the host's time. Such a model is not sharded, and its gradients are
-added up before each step.
+Two kinds of models are not sharded; their gradients are summed before each step. Adapters (LoRA)
+are small, and the engine needs their frozen weights whole anyway. With `cluster.shard = 1`, shards
+would only repeat the whole model, and FSDP's hooks take two fifths more host time.
 """
 
 import math
@@ -52,9 +51,9 @@ from whet.train.settings import TrainConfig
 from whet.world import get_world
 
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
-"""Its name since torch 2.13, and before."""
+"""The name since torch 2.13, else the older one."""
 MAX_GATHERED = 2**26
-"""Numbers that are gathered or added up in one exchange, unless one weight has more."""
+"""Elements gathered or reduced in one exchange, unless one weight has more."""
 
 
 def rank_world() -> RankWorld:
@@ -76,10 +75,10 @@ def needs_shards(model: Transformer, world: RankWorld) -> bool:
 def shard_model(
     model: Transformer, world: RankWorld, *, offload: bool = False, is_ordered: bool = False
 ) -> Transformer:
-    """Copy a model into shards, each rank's being its rows of every weight.
+    """Copy a model into shards: each rank has its rows of every weight.
 
-    With `offload` shards wait in host memory; with `is_ordered` one copy of shards adds gradients
-    in the order of ranks.
+    With `offload`, shards stay in host memory. With `is_ordered`, gradients are added in rank
+    order, if there is one copy of the shards.
     """
     is_low = model.dtype.itemsize < torch.float32.itemsize
     dtype = torch.float32 if is_low else model.dtype
@@ -113,15 +112,15 @@ def shard_model(
 
 
 class OrderedReduceScatter(ReduceScatter):
-    """Adds the gradients of a pass to those before, one rank after the other, as one process adds
-    those of its micro-batches.
+    """Adds the gradients of a pass to the total one rank after the other, as one process adds those
+    of its micro-batches.
 
-    They are sent in the type that they were computed in. FSDP would add the output to the gradient
-    so far, which is another order: then the output is zero, and the gradient changes in place.
+    They are sent in their compute type. From the second pass on, FSDP would add the output to the
+    total, which is another order; so the output stays zero, and the total changes in place.
     """
 
     def __init__(self, weight: Tensor, dtype: torch.dtype) -> None:
-        """`weight` is the first of those whose gradients are added; it has none at first."""
+        """`weight` is the module's first; its gradient, None at first, locates the total."""
         self.weight = weight
         self.dtype = dtype
 
@@ -218,7 +217,7 @@ def gather_rows(
     parts: Sequence[Tensor], shapes: Sequence[torch.Size], world: RankWorld
 ) -> Iterator[Tensor]:
     """Gather tensors of one type in one exchange; each rank has the rows of `row_range`."""
-    # Shares are padded to equal sizes, as the last ranks may have fewer rows.
+    # Parts are padded to equal sizes, as the last ranks may have fewer rows.
     sizes = [ceil_div(shape[0], world.shard_size) * shape[1:].numel() for shape in shapes]
     flat = parts[0].new_zeros(sum(sizes))
     for part, piece in zip(parts, torch.split(flat, sizes), strict=True):
@@ -283,7 +282,7 @@ class RankOptimizer(Optimizer):
             shard.grad = None
 
     def total_norm(self, gradients: Mapping[str, Tensor]) -> float:
-        """Add up the squares of one set of shards; whole gradients are counted once."""
+        """Compute the norm over one copy of the shards; whole gradients are counted once."""
         if not self.sharded:
             return super().total_norm(gradients)
         if self.cfg.deterministic:
@@ -304,7 +303,7 @@ class RankOptimizer(Optimizer):
         return float(torch.linalg.vector_norm(torch.stack(norms)))
 
     def save(self, file: Path, *, limit: int = MAX_FILE_BYTES) -> None:
-        """Write the state: one file, or where it is large a share of the layers by each rank."""
+        """Write the state: one file or, if it is large, several that ranks share between them."""
         state = dict(sorted(self.tensors().items()))
         num_bytes = {key: self._whole_shape(key, state).numel() * 4 for key in state}
         files = plan_files(num_bytes, size=self.world.size, limit=limit, file=file.name)
@@ -346,7 +345,7 @@ class RankOptimizer(Optimizer):
         self.load((key, self._read(file, key)) for file in files for key in read_shapes(file))
 
     def _read(self, file: Path, key: str) -> Tensor:
-        """Read a tensor, or its rows; a file that stays open counts as memory in use."""
+        """Read a tensor or this rank's rows; a file left open would count as memory in use."""
         with safe_open(file, framework="pt") as state:
             if not self._is_sharded(key):
                 whole: Tensor = state.get_tensor(key)
@@ -362,7 +361,7 @@ class RankOptimizer(Optimizer):
 
     @torch.no_grad()
     def _add_whole_gradients(self) -> None:
-        """Add up over ranks the gradients of weights that all ranks have whole."""
+        """Sum over ranks the gradients of weights that are not sharded."""
         names = [name for name in self.params if name not in self.sharded]
         if not names or self.world.size == 1:
             return

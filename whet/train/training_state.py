@@ -36,7 +36,7 @@ def save_training_state(
 ) -> None:
     """Write the whole training state; random state follows from seed and step.
 
-    Each of the others has a folder that is itself a checkpoint. Ranks call this together, for the
+    Each other policy has a folder that is itself a checkpoint. Ranks call this together, for the
     same folder.
     """
     policy.save(folder)
@@ -88,16 +88,16 @@ class BackgroundWriter:
     def start(
         self, name: str, write: Callable[[], None], finish: Callable[[], None] = lambda: None
     ) -> None:
-        """Wait for the previous write, then start another; an error message calls it `name`.
+        """Wait for the previous write, then start another; errors call it `name`.
 
-        `write` runs in the thread and exchanges nothing with other ranks. `finish`, which may, runs
-        in a later call, once all ranks have written: it makes what was written visible.
+        `write` runs in the thread and exchanges nothing with other ranks. `finish` may; it runs in
+        a later call, once all ranks have written, and makes the files visible.
         """
         self.wait()
         self._pending = _Write(name=name, result=self._pool.submit(write), finish=finish)
 
     def check(self) -> None:
-        """Finish a write that has ended on all ranks, or raise its error; for every step."""
+        """Finish a write that has ended on all ranks, or raise its error; called every step."""
         if self._pending is None:
             return
         is_done = get_world().all_gather(self._pending.result.done(), "a write in the background")
@@ -105,7 +105,7 @@ class BackgroundWriter:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until all ranks have written what was started, and finish it, or raise its error."""
+        """Wait until all ranks have written, and finish the write or raise its error."""
         pending = self._pending
         self._pending = None
         if pending is None:

@@ -2,13 +2,13 @@
 """Ulysses sequence parallelism (Jacobs et al. 2023): ranks of a group share one packed batch.
 
 Each rank computes embeddings, norms, feed-forward layers and the head for its part of the tokens.
-Around attention an all-to-all exchanges tokens for heads, so that a rank has all tokens of its
-part of the heads. Numbers move between ranks, and none are added but gradients of repeated heads.
+Around attention an all-to-all exchanges tokens for heads, so that a rank has all tokens of its part
+of the heads. Ranks exchange numbers and add none, except gradients of repeated heads.
 
 Every rank of the group has the whole batch, and gets the log-probabilities of all its targets:
-losses may compare tokens of a sequence or of a pair. Only the parameters' gradients are those of a
-part; their sum over the ranks is the gradient of the loss that each of them has. A loss or metric
-is therefore counted on one rank of the group.
+losses may compare tokens of a sequence or of a pair. Only the parameters' gradients are partial;
+their sum over the ranks is the gradient of the loss that every rank computes. A loss or metric is
+therefore counted on one rank of the group.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from whet.train.value_model import ValueModel
 
 
 def check_sequence(cfg: ModelConfig, size: int) -> None:
-    """Refuse a number of ranks that the heads cannot be dealt out to evenly."""
+    """Refuse a number of ranks that cannot share the heads evenly."""
     if not cfg.can_split_heads(size):
         sizes = [str(number) for number in range(1, 9) if cfg.can_split_heads(number)]
         raise ConfigError(
@@ -105,19 +105,19 @@ def forward_targets(
 
 
 class UlyssesAttention:
-    """An `Attend` for a part of a batch's tokens: all ranks have as many, the last ones padded."""
+    """An `Attend` for a part of a batch's tokens: equally many on all ranks, with padding."""
 
     def __init__(self, batch: Batch, group: dist.ProcessGroup) -> None:
         self.tokens = len(batch.tokens_T)
         self.part = ceil_div(self.tokens, group.size())
-        """Tokens of a rank."""
+        """Tokens per rank."""
         self.group = group
         self.packed = PackedAttention(batch.lengths_S, batch.longest, self.tokens)
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor:
         """Attend from all tokens with this rank's heads, and return all heads of its tokens.
 
-        Norms and rope are applied before the exchange, where each token is once.
+        Norms and rope are applied before the exchange, while each token is on one rank.
         """
         size = self.group.size()
         repeats = max(1, size // spec.num_kv_heads)
