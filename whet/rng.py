@@ -9,7 +9,7 @@ Key = str | int
 
 
 def derive(seed: int, *keys: Key) -> int:
-    """Derive a 63-bit seed from a seed and names; other names give an independent stream.
+    """Derive a 63-bit seed from a seed and names; different names give independent streams.
 
     >>> derive(1, "rollout", 3) == derive(1, "rollout", 3) != derive(1, "rollout", 4)
     True

@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Advance = Callable[[int], None]
-"""Tells a progress bar how many more are done."""
+"""Advances a progress bar by a count."""
 Metrics = dict[str, float]
 """Numbers of one step by `area/name`, such as `reward/mean`."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -41,7 +41,7 @@ class Verdict(StrEnum):
 
 
 RAISED = "the response broke its grader: "
-"""Start of the note of a WRONG score if grading raised or ran out of processor time."""
+"""Prefix of a WRONG score's note if grading raised or ran out of processor time."""
 
 
 class FinishReason(StrEnum):
@@ -104,7 +104,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Completion:
-    """Sampled tokens, the log-probability of each, and the version of the policy."""
+    """Sampled tokens, the log-probability of each, and the policy version."""
 
     tokens: Tokens
     logprobs: Floats
@@ -133,7 +133,7 @@ class JudgedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
-    """One response to one problem: who gave it, its tokens and text, its score and reward."""
+    """One response to one problem: its author, tokens, text, score and reward."""
 
     id: str
     group_id: str
@@ -158,7 +158,7 @@ class Rollout:
         author: Author = Author.TEACHER,
         score: Score | None = None,
     ) -> "Rollout":
-        """Make a rollout of a text that no policy sampled: it has no tokens."""
+        """Make a rollout without tokens from a text that no policy sampled."""
         tokens = np.zeros(0, dtype=np.int32)
         logprobs = np.zeros(0, dtype=np.float32)
         return Rollout(
@@ -186,7 +186,7 @@ def rewards_of(rollouts: Iterable[Rollout]) -> list[float]:
 
 
 def all_equal(rewards: Collection[float]) -> bool:
-    """Whether no reward of a group is better than another, so that there is nothing to learn.
+    """Whether a group's rewards are all equal, so that there is nothing to learn.
 
     >>> all_equal([0.5, 0.5]), all_equal([0.5, 0.0]), all_equal([])
     (True, False, True)
@@ -199,24 +199,24 @@ Array = TypeVar("Array")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenFields(Generic[Array]):
-    """Quantities of each response token, under the same name from an example to its loss.
+    """Per-token quantities of a response, under one name each from example to loss.
 
     Examples hold numpy arrays, batches and losses tensors [M]. All three extend this class, so a
-    new quantity is one more field here. None means that it has not been computed.
+    new quantity is one field here. None means not computed.
     """
 
     sampling_logprob_M: Array | None = None
-    """Log-probability at which the engine sampled it; None for text that was not sampled."""
+    """The engine's log-probability of the sampled token; None for text that was not sampled."""
     old_logprob_M: Array | None = None
-    """The same under the weights at the start of the step; None while they are the current ones."""
+    """Log-probability under the weights at the start of the step; None while those are current."""
     ref_logprob_M: Array | None = None
-    """The same under the starting policy of a KL or preference, or under a teacher."""
+    """Log-probability under the reference or a teacher."""
     value_M: Array | None = None
     """The critic's value before the step."""
     value_target_M: Array | None = None
 
     def per_token(self) -> dict[str, Array | None]:
-        """Return these quantities by name."""
+        """Return the quantities by name."""
         return {item.name: getattr(self, item.name) for item in fields(TokenFields)}
 
 

@@ -1,8 +1,9 @@
-"""The ranks of a run: every rank runs the recipe, and sampling, log-probabilities and gradients are
-split between them.
+"""The ranks of a run: each runs the recipe, and they split sampling, log-probabilities and
+gradients.
 
-One process is a world of one, where nothing is exchanged and torch.distributed is not imported.
-`whet/cluster/ranks.py` has a world of several processes, as torchrun starts them.
+A single process is a world of size 1, which exchanges nothing and does not import
+torch.distributed. `whet/cluster/ranks.py` has the world of several processes, as torchrun starts
+them.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,11 +19,11 @@ T = TypeVar("T")
 
 
 class ClusterConfig(Config):
-    """How ranks share a model and save it; a run may be resumed with other values."""
+    """How ranks share a model and save it; a run may resume with other values."""
 
     shard: int | None = Field(default=None, ge=1)
-    """Ranks that share one copy of the trained weights and the optimizer; the others have further
-    copies; none is all ranks."""
+    """Ranks that one copy of the trained weights and the optimizer is sharded over; further ranks
+    hold replicas; none shards over all ranks."""
     sequence_parallel: int = Field(default=1, ge=1, le=8)
     """Ranks that share the tokens of each sequence, for responses too long for one GPU."""
     timeout: float = Field(default=600.0, gt=0)
@@ -32,7 +33,7 @@ class ClusterConfig(Config):
 
 
 class World:
-    """The ranks that run this recipe together; here a single one."""
+    """The ranks that run a recipe together; this class is a single one."""
 
     rank = 0
     size = 1
@@ -45,9 +46,9 @@ class World:
         return self.rank == 0
 
     def all_gather(self, part: T, tag: str) -> list[T]:
-        """Return the parts of all ranks, in their order.
+        """Return the parts of all ranks, in rank order.
 
-        Ranks must call it at the same place, which `tag` names; it is an error if they differ.
+        All ranks must make the same call, which `tag` names; different tags are an error.
         """
         return [part]
 
@@ -56,15 +57,15 @@ class World:
         return act()
 
     def for_thread(self) -> "World":
-        """Return a world of the same ranks for a second thread, whose collectives are separate;
-        ranks call it together."""
+        """Return a world of the same ranks with its own collectives, for a second thread; ranks
+        call it together."""
         return self
 
     def configure(self, cluster: ClusterConfig) -> None:
-        """Arrange the ranks as a stage asks for."""
+        """Apply the cluster settings of a stage."""
 
     def explain(self, error: Exception) -> Exception | None:
-        """Say in a sentence which ranks caused an error, if they did."""
+        """Name the ranks that caused a failed collective; None for any other error."""
         return None
 
     def split_between_ranks(self, items: list[T]) -> list[T]:
@@ -72,7 +73,7 @@ class World:
         return items[self.rank :: self.size]
 
     def merge_from_ranks(self, part: list[T], tag: str) -> list[T]:
-        """Return the items of all ranks in the order that they had before `split_between_ranks`."""
+        """Return the items of all ranks in their order before `split_between_ranks`."""
         parts = self.all_gather(part, tag)
         count = sum(len(items) for items in parts)
         return [parts[index % self.size][index // self.size] for index in range(count)]
@@ -83,13 +84,13 @@ _thread_world: ContextVar[World | None] = ContextVar("_thread_world", default=No
 
 
 def get_world() -> World:
-    """Return this thread's world if it has one, else that of the process."""
+    """Return this thread's world if it has one, else the process's."""
     return _thread_world.get() or _world
 
 
 @contextmanager
 def world_of_thread(world: World) -> Iterator[None]:
-    """Let a thread use its own world, from `World.for_thread`."""
+    """Use a world from `World.for_thread` in this thread."""
     token = _thread_world.set(world)
     try:
         yield
@@ -98,6 +99,6 @@ def world_of_thread(world: World) -> Iterator[None]:
 
 
 def set_world(world: World) -> None:
-    """Make this the world of the process."""
+    """Set the world of the process."""
     global _world
     _world = world

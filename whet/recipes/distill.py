@@ -54,7 +54,7 @@ class DistillConfig(OnPolicyConfig):
     """A model with the same tokenizer, which is not trained."""
     teacher_url: str | None = None
     """A vLLM server of the teacher, such as `http://localhost:8000`, which then computes its
-    log-probabilities; of `teacher` only the tokenizer is read; none loads it here."""
+    log-probabilities; only the tokenizer of `teacher` is then read; none loads the teacher here."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "DistillConfig":

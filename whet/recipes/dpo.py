@@ -63,18 +63,18 @@ class PairsConfig(Config):
 
 
 class OwnResponsesConfig(Config):
-    """Problems that the model answers itself, if its own responses are compared."""
+    """Problems that the model answers, if its own responses are compared."""
 
     split: Literal["sft", "rl"] = "rl"
     """The split of the problems."""
     problems: int | None = Field(default=None, ge=1)
     """How many problems, from the start of the split; none asks all of them."""
     samples: int = Field(default=8, ge=2)
-    """Responses to each."""
+    """Responses per problem."""
 
 
 class DPOConfig(TrainingConfig):
-    """Which responses are compared, how, with which model, for how long."""
+    """Settings of DPO and IPO: responses, pairs, loss, model, steps."""
 
     compares_responses = True
     smoke_limits: ClassVar[Mapping[str, int]] = {"own.problems": 2, "own.samples": 2}
@@ -90,7 +90,7 @@ class DPOConfig(TrainingConfig):
     """A rollout file, a run folder with rollouts, or `@stage` in a pipeline; none samples responses
     of the model first."""
     own: OwnResponsesConfig = OwnResponsesConfig()
-    """Problems for the model to answer where `data` is none."""
+    """Problems for the model to answer if `data` is none."""
     pairs: PairsConfig = PairsConfig()
     """Which responses make pairs."""
     loss: PreferenceConfig = PreferenceConfig()
@@ -119,8 +119,7 @@ class DPOConfig(TrainingConfig):
 
 
 def dpo(cfg: DPOConfig, run: RunStore) -> None:
-    """Prefer better responses: pair stored or own ones, score them once with the starting model,
-    then train on the pairs."""
+    """Train on pairs of stored or own responses, which the starting model scores once before."""
     session = open_session(cfg, run)
     policy = session.policy
     clock = session.clock

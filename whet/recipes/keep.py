@@ -10,15 +10,15 @@ from whet.types import Rollout, Score, Verdict
 
 
 class KeepConfig(Config):
-    """The rule by which responses are kept; repeats of a response never are."""
+    """Which responses to keep; repeats of a response are always dropped."""
 
     parts: tuple[str, ...] = ("correct",)
     """Parts of the score that have to be 1, such as correct, format, feasible or optimal; an empty
-    list keeps whatever could be graded."""
+    list keeps all graded responses."""
     most: int | None = Field(default=None, ge=1)
     """Most responses kept per problem; none keeps all."""
     first: Literal["sampled", "shortest"] = "sampled"
-    """Which responses come first where there are more than `most`."""
+    """Which responses are kept if there are more than `most`: the first sampled or the shortest."""
 
     def without_effect(self) -> dict[str, str]:
         return {"first": "most = none keeps all"} if self.most is None else {}

@@ -26,7 +26,7 @@ class MakeConfig(StageConfig):
     seed: int = 0
     """Every stage has one; the problems do not depend on it."""
     most: dict[Split, Annotated[int, Field(ge=0)]] = Field(default={})
-    """Most problems of a split, from its start; a split that is not here is written whole."""
+    """Most problems of a split, from its start; a split that is not listed is written whole."""
 
     def run_in(self, run: RunStore) -> None:
         make(self, run)

@@ -75,7 +75,7 @@ class RLConfig(OnPolicyConfig):
     corrects for the updates in between."""
     stream: bool = False
     """Train on groups as they finish, while weights change during sampling; a group whose oldest
-    token is more than `lag` steps old is dropped, and its problem asked again."""
+    token is more than `lag` steps old is dropped, and its problem is sampled again."""
     reward: RewardSpec = RewardSpec()
     """How scores become rewards: a table, or the name or file of a spec."""
     algo: AlgoConfig = AlgoConfig()
@@ -261,7 +261,7 @@ def build_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamedRL:
-    """RL as a stream of groups asks for it: a number of its plan stands for a place in a step."""
+    """The recipe of a stream for RL: the number of a group in the plan tells its step."""
 
     session: Session[RLConfig]
     problem_sampler: ProblemSampler

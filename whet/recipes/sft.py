@@ -55,18 +55,18 @@ class SFTConfig(TrainingConfig):
     steps: int = Field(default=1000, ge=1)
     """Optimizer steps."""
     epochs: float | None = Field(default=None, gt=0)
-    """Passes over the data, in place of `steps`; none counts steps."""
+    """Passes over the data, in place of `steps`; none uses `steps`."""
     batch_size: int = Field(default=32, ge=1)
     """Examples in an optimizer step."""
     data: str
     """The responses: a run folder, a rollout file, `@stage` in a pipeline, or your own file with
     rows of messages, or of prompt and response."""
     keep: Keep = "correct"
-    """Which responses to imitate: correct leaves out responses graded otherwise, all imitates
-    whatever is there."""
+    """Which responses to imitate: correct leaves out responses with another grade, all imitates
+    every response."""
     held_out: int = Field(default=0, ge=0)
-    """Responses kept out of training, with all others to their problems; their mean loss is logged
-    as validation/loss. 0 is none."""
+    """Fewest responses to hold out of training, by whole problems; their mean loss is logged as
+    validation/loss. 0 holds out none."""
 
     def run_in(self, run: RunStore) -> None:
         sft(self, run)
@@ -132,7 +132,7 @@ def count_steps(cfg: SFTConfig, num_examples: int) -> int:
 
 
 def predict_steps(cfg: SFTConfig) -> int | None:
-    """Count the steps before a run, as if no response were too long; None if there are no responses
+    """Predict the steps of a run, as if no response were too long; None if there are no responses
     yet."""
     if cfg.epochs is None:
         return cfg.steps
@@ -147,7 +147,7 @@ def predict_steps(cfg: SFTConfig) -> int | None:
 def make_examples(
     cfg: SFTConfig, rollouts: Sequence[Rollout], policy: Policy, label: str = "examples"
 ) -> list[Example]:
-    """Tokenise responses, and say how many are too long; refuse those no micro-batch can hold."""
+    """Tokenise responses; print how many are too long, and refuse those no micro-batch can hold."""
     context = policy.engine.max_model_len
     view = make_sft_examples(rollouts, policy.chat, context)
     console.print(
@@ -165,7 +165,7 @@ def make_examples(
 
 
 def refuse_mostly_long(view: SftExamples, context: int) -> None:
-    """Refuse to train on what is left where most examples do not fit the context."""
+    """Refuse to train on the rest if most examples do not fit the context."""
     if view.num_too_long > len(view.examples):
         count = view.num_too_long + len(view.examples)
         raise DataError(
@@ -177,7 +177,7 @@ def refuse_mostly_long(view: SftExamples, context: int) -> None:
 def describe_unseen(
     examples: Iterable[Example], problems: Sequence[Problem], chat: ChatFormat
 ) -> str | None:
-    """Say that most prompts have tokens of which a new model learns nothing from the examples."""
+    """Return a note if most prompts have tokens that a new model cannot learn from the examples."""
     seen = {token for example in examples for token in example.tokens.tolist()}
     count = sum(not seen.issuperset(chat.encode_problem(row).tolist()) for row in problems)
     if 2 * count <= len(problems):
@@ -201,7 +201,7 @@ def read_responses(cfg: SFTConfig) -> list[Rollout]:
 
 
 def keep_right(cfg: SFTConfig, rollouts: Sequence[Rollout]) -> tuple[list[Rollout], int, str]:
-    """Choose the responses to imitate; return also how many are left out, in all and by verdict."""
+    """Choose the responses to imitate; also return how many are left out, in all and by verdict."""
     kept, left_out = choose_responses(rollouts, cfg.keep)
     counts = ", ".join(
         f"{count:,} {verdict.replace('_', ' ')}" for verdict, count in left_out.items()

@@ -1,4 +1,4 @@
-"""Co-training of a generator and a verifier (RL-Tango): the RL step, twice, in turns.
+"""Co-training of a generator and a verifier (RL-Tango): RL steps of each, in turns.
 
 In its turn, the generator learns from the outcome and from the verifier's verdicts on steps. The
 verifier judges one solution per problem several times, and learns to agree with the truth.
@@ -76,8 +76,8 @@ class Side(StrEnum):
 
 
 class TangoConfig(OnPolicyConfig):
-    """Who solves, who verifies, and how they take turns. Settings without the prefix `verifier_`
-    are the generator's."""
+    """Who solves, who verifies, and how they take turns. Where a setting has a twin with the prefix
+    `verifier_`, it is the generator's."""
 
     needs_verdicts = True
     smoke_limits: ClassVar[Mapping[str, int]] = {
@@ -99,9 +99,9 @@ class TangoConfig(OnPolicyConfig):
     generator_turns: int = Field(default=3, ge=1)
     """Steps of the generator in a row, after the warm-up."""
     verifier_turns: int = Field(default=1, ge=0)
-    """Steps of the verifier after those."""
+    """Steps of the verifier in a row, after the generator's."""
     group_size: int = Field(default=5, ge=2)
-    """Solutions of each problem in a generator's step; in a verifier's there is one."""
+    """Solutions of each problem in a generator's step; a verifier's step has one."""
     judgements: int = Field(default=1, ge=1)
     """Verifications of each solution in a generator's step, averaged."""
     verifier_group_size: int = Field(default=5, ge=2)
@@ -109,7 +109,7 @@ class TangoConfig(OnPolicyConfig):
     verify: VerifyConfig = VerifyConfig()
     """How verifications are requested and parsed."""
     verifier: ModelSource
-    """The verifier's model; its vocabulary may be another."""
+    """The verifier's model; its vocabulary may differ."""
     verifier_sampling: SamplingParams = SamplingParams()
     """How verifications are sampled."""
     reward: RewardSpec = RewardSpec()
@@ -126,7 +126,7 @@ class TangoConfig(OnPolicyConfig):
     verifier_train: TrainConfig = TrainConfig()
     """The verifier's optimizer and its memory."""
     verifier_engine: AnyEngineConfig = DEFAULT_ENGINE
-    """How many verifications are sampled at once, in how much memory."""
+    """The engine that samples verifications: its kind, slots and memory."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "TangoConfig":
@@ -203,7 +203,7 @@ class TangoConfig(OnPolicyConfig):
 
 
 def tango(cfg: TangoConfig, run: RunStore) -> None:
-    """Improve both: each step trains one side, on solutions of fresh problems or verifications."""
+    """Train both: each step trains one side, on new solutions or on verifications of them."""
     pair = open_pair(cfg, run)
     session, generator, verifier = pair.session, pair.generator, pair.verifier
     empty_limits = {side: EmptyStepLimit() for side in Side}
@@ -302,8 +302,8 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
 
 
 def train_generator(pair: TangoPair, step: int) -> Turn:
-    """Credit outcome and judged steps; steps get no credit while the verifier always says the
-    same."""
+    """Credit outcome and judged steps; no steps while the verifier always gives the same
+    verdict."""
     cfg = pair.session.cfg
     solved = pair.solve(step, cfg.group_size)
     judged = pair.verifier.judge(step, solved, cfg.judgements)
@@ -368,7 +368,7 @@ def train_verifier(pair: TangoPair, step: int) -> Turn:
 
 
 def is_stuck(result: StepResult, outcome: Agreement) -> bool:
-    """Whether a verifier learned nothing although it is not always right already."""
+    """Whether a verifier learned nothing and is right no more than half of the time."""
     return result.is_empty and outcome.accuracy <= 0.5
 
 

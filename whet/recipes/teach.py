@@ -1,6 +1,6 @@
 """Write teacher rollouts: several responses to each problem of a split, for SFT to imitate.
 
-The task writes them, or a model here or behind a server is asked (`whet/recipes/teach_job.py`).
+They come from the task, the data, or a model here or on a server (`whet/recipes/teach_job.py`).
 """
 
 import multiprocessing
@@ -256,7 +256,7 @@ def _write_own(cfg: TeachConfig, task: Task, problems: Sequence[Problem], run: R
 
 
 def _refuse_bare(cfg: TeachConfig, task: Task, problems: Sequence[Problem]) -> None:
-    """Refuse to train on bare references, from which a model would learn not to reason."""
+    """Refuse bare reference answers, from which a model would learn not to reason."""
     bare = {subtask.name for subtask in task.subtasks if not subtask.has_worked_solutions}
     bare_tasks = {problem.task for problem in problems} & bare
     if not bare_tasks or not isinstance(cfg.teacher, TaskTeacher) or cfg.teacher.bare:

@@ -56,7 +56,7 @@ class TeachJob:
     price_out: float = 0.0
 
     def question(self, problem: Problem, sample: int) -> WantedResponse:
-        """Ask a problem as the task varies it for this response."""
+        """Make the question of a problem, as the task varies it for this response."""
         seed = derive(self.seed, "teach", problem.id, sample)
         with explain_user_errors(self.task):
             varied = self.task.vary(problem, seed) if sample >= 0 else problem
@@ -64,7 +64,7 @@ class TeachJob:
 
 
 def find_solutions(folder: str | None, split: Split, problems: Sequence[Problem]) -> list[Rollout]:
-    """Read the worked solutions beside a file of problems, for the problems that it has."""
+    """Read the worked solutions beside a file of problems, as far as they answer these problems."""
     path = None if folder is None else problem_file(Path(folder), split)
     file = None if path is None else path.with_suffix(".rollouts.parquet")
     if file is None or not file.is_file():

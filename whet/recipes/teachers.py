@@ -25,7 +25,7 @@ from whet.train.policy import build_policy
 from whet.types import Dtype, Json, Problem
 
 LASTING = frozenset((401, 403, 404))
-"""HTTP statuses that every further request would get too."""
+"""HTTP statuses that every later request would get too."""
 TRANSPORT = (
     "url",
     "key_env",
@@ -65,7 +65,7 @@ class ModelTeacher(Config):
     sampling: SamplingParams = SamplingParams(max_tokens=2048)
     """How responses are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
-    """How many responses are sampled at once, in how much memory."""
+    """The engine that samples responses: its kind, slots and memory."""
     dtype: Dtype = "auto"
     """Compute type; auto is bfloat16 on a GPU and float32 elsewhere."""
 
@@ -101,7 +101,7 @@ class WantedResponse:
 
 Store = Callable[[StoredResponse], None]
 Ask = Callable[[Iterator[WantedResponse], Store], Iterator[tuple[WantedResponse, StoredResponse]]]
-"""Answers questions as they are pulled, and stores each response before it is yielded."""
+"""Answers questions as they are pulled, and stores each response before yielding it."""
 
 
 def load_model_teacher(

@@ -1,8 +1,8 @@
 """Write verifications of a model's own solutions, from which SFT teaches a verifier the format.
 
-The final verdict is the truth. Which step of a wrong solution is called wrong is random, so that
-the verifier later learns from outcomes alone; or steps are labelled by the task, in place of the
-knowledge of a pretrained verifier.
+The final verdict is the truth. A random step of a wrong solution is called wrong, so that the
+verifier later learns from outcomes alone; or the task labels the steps, in place of a pretrained
+verifier's knowledge.
 """
 
 from contextlib import closing

@@ -58,7 +58,7 @@ class Verifier:
         return count_agreement(outcome_pairs(judged, self.task)), count_agreement(steps)
 
     def weigh_groups(self, judged: Sequence[Group], rule: BalanceRule) -> dict[str, float]:
-        """Count the solutions, and weigh the verifications of each by how rare its kind is."""
+        """Count right and wrong solutions, and weigh verifications by how rare their kind is."""
         is_right = [group[0].problem.answer == VERDICT_WORDS[True] for group in judged]
         weights, counts = class_weights(is_right, read_numbers(self.class_counts.value), rule=rule)
         self.class_counts.value = {**counts}

@@ -54,7 +54,7 @@ class BestValidation:
 
 
 class Stateful(Protocol):
-    """A piece of a run whose state is in its checkpoints: a JSON value, and its own files."""
+    """A part of a run whose state is in its checkpoints: a JSON value, and its own files."""
 
     def save(self, folder: Path) -> Json: ...
 
@@ -65,7 +65,7 @@ class CheckpointManager:
     """Resumes, validates, saves. A checkpoint holds everything that later steps depend on.
 
     `other_policies` are policies that train beside the first, with their learners; `stateful` is
-    everything else with a state, by name. Guard and critic are two of them; when the guard restores
+    everything else with a state, by name. Guard and critic are among them; when the guard restores
     a policy, it restores the critic too.
     """
 
@@ -133,16 +133,16 @@ class CheckpointManager:
         self.run.rewind(step)
         for loss in self.run.list_lost_results(step):
             say(f"lost since the run began, and not recreated: {loss}")
-        # A run may be extended; only this says which of its steps had which schedule.
+        # A run may be extended; this event records which steps had which schedule.
         self.run.log_event("continue", step=step, steps=self.steps)
         console.print(f"resuming from step {step:,}")
         return step
 
     @contextmanager
     def stop_on_signal(self) -> Iterator[None]:
-        """Let a signal stop the run after the step it is in, with a checkpoint; the next, at once.
+        """Stop on a signal after the current step, with a checkpoint; on a second one, at once.
 
-        In the middle of a step there is no state that a run could resume from.
+        In the middle of a step there is no state to resume from.
         """
 
         def stop(number: int) -> None:
@@ -169,7 +169,7 @@ class CheckpointManager:
     def validate_first(self, step: int, tracker: Tracker) -> None:
         """Validate before the first step, to show where training starts from.
 
-        With a guard this is also saved, so that there is something to go back to.
+        With a guard, a checkpoint is saved as well, to go back to.
         """
         if step > 0 or self.best.step >= 0 or not self.validator.is_due_first:
             return
@@ -185,8 +185,8 @@ class CheckpointManager:
             for policy in (self.policy, *(policy for policy, _ in self.other_policies.values())):
                 policy.check_finite()
             self._validate(step, tracker)
-        # A signal may reach one rank before another, or one alone. One that comes during the
-        # exchange is for the next step: `stop_signal` keeps it.
+        # A signal may reach one rank before another, or one alone. `stop_signal` keeps a signal
+        # that comes during the exchange for the next step.
         stop_signal = max(get_world().all_gather(self.stop_signal, f"the end of step {step}"))
         if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
             self._save(step)
@@ -202,7 +202,7 @@ class CheckpointManager:
             )
 
     def _validate(self, step: int, tracker: Tracker, *, can_be_best: bool = True) -> None:
-        """Measure the policy; where it `can_be_best`, its checkpoint may become the result."""
+        """Validate the policy; with `can_be_best`, its checkpoint may become the result."""
         self.policy.publish(step)
         summary, groups = self.validator.validate(self.policy.chat_engine)
         value = summary.pass_at[1].mean
@@ -212,7 +212,7 @@ class CheckpointManager:
         highest = max(self.best.value, -1.0 if self.first is None else self.first)
         is_above_all = 0 <= highest < value  # it is negative before the first validation
         mark = ", kept as best" if can_be_best and is_above_all else ""
-        # Of equal results, the later checkpoint has trained longer.
+        # On a tie the later checkpoint wins: it has trained longer.
         if can_be_best and value >= self.best.value:
             self.best = BestValidation(step=step, value=value)
         if step == 0:
@@ -234,8 +234,8 @@ class CheckpointManager:
     def _restore_best(self) -> bool:
         """Restore weights and optimizers of the best validation, and continue the schedule.
 
-        False if that checkpoint is gone. A critic is restored too, or it would value a policy that
-        no longer exists; one in its warm-up then begins that again.
+        Returns False if that checkpoint is gone. A critic is restored too, with its warm-up, or it
+        would value a policy that no longer exists.
         """
         self.writer.wait()
         best = self.checkpoints.best()
@@ -276,7 +276,7 @@ class CheckpointManager:
             complete()
 
     def describe_loss(self) -> str | None:
-        """Say that the model was better before the first step than at its best validation."""
+        """Return a warning if the best validation is worse than the one before the first step."""
         if self.first is None or self.best.value >= self.first:
             return None
         return (

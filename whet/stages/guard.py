@@ -65,7 +65,7 @@ class CollapseGuard:
     def watch(
         self, step: int, now: Estimate, best: int, restore_best: Callable[[], bool]
     ) -> Metrics:
-        """Check the validation after `step`; after a collapse, restore that of step `best`."""
+        """Check the validation after `step`; after a collapse, go back to step `best`."""
         if not self.is_on:
             return {}
         if (

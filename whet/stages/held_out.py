@@ -1,4 +1,4 @@
-"""Problems held out of training for validation, if a folder of problems has none for that."""
+"""Problems held out of training for validation, if a folder of problems has no split for it."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -27,7 +27,7 @@ def drop_held_out(rollouts: Sequence[Rollout], cfg: TrainingConfig, task: Task) 
 def _leave_out(
     items: Sequence[T], cfg: TrainingConfig, task: Task, problem_of: Callable[[T], Problem]
 ) -> list[T]:
-    """Leave out what asks the same as held-out problems, and print how many there are."""
+    """Leave out items that ask the same as held-out problems; print how many are held out."""
     held_out, is_made = load_validation(
         task, cfg.problems, cfg.validation.split, is_needed=cfg.validation.every > 0
     )

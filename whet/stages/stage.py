@@ -56,7 +56,7 @@ class ModelWork:
     problems: int | None = None
     """Problems, or stored examples, of a step; None is a split of unknown size."""
     samples: int = 1
-    """Responses to each of them."""
+    """Responses per problem."""
     steps: int = 1
     name: str = "model"
     lag: int | None = None
@@ -106,7 +106,7 @@ class StageConfig(Config):
 
     @property
     def response_prompt(self) -> PromptConfig | None:
-        """The prompt under which the stage's model and responses are made; None if no model reads
+        """The prompt settings of the stage's model and responses; None if no model reads
         problems."""
         return None
 
@@ -138,7 +138,7 @@ class StageConfig(Config):
 
     @property
     def asks_unsolvable(self) -> bool:
-        """Whether problems that are known to have no solution are asked too."""
+        """Whether problems that are known to have no solution are included."""
         return False
 
     @property
@@ -157,7 +157,7 @@ class StageConfig(Config):
         return []
 
     def select_responses(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """Choose the stored responses that are trained on; raise a DataError if none is left."""
+        """Choose the stored responses to train on; raise a DataError if none is left."""
         return list(rollouts)
 
     def predict_responses(self, problems: Sequence[Problem]) -> list[Rollout] | None:
@@ -210,7 +210,7 @@ class ModelStageConfig(StageConfig):
     sampling: SamplingParams = SamplingParams()
     """How responses are sampled."""
     engine: AnyEngineConfig = DEFAULT_ENGINE
-    """How many responses are sampled at once, in how much memory."""
+    """The engine that samples responses: its kind, slots and memory."""
     grading: GradingConfig = GradingConfig()
     """Limits of grading a response."""
     cluster: ClusterConfig = ClusterConfig()
@@ -346,7 +346,7 @@ def unused_reference_settings(name: str, train: TrainConfig, *, is_needed: bool)
 
 
 def check_served_reference(name: str, train: TrainConfig, temperature: float) -> None:
-    """Refuse a served reference for responses that are sampled at another temperature than 1."""
+    """Refuse a served reference if responses are sampled at a temperature other than 1."""
     if train.reference_url is None:
         return
     check_url(train.reference_url)

@@ -1,5 +1,5 @@
-"""What recipes that train share: open a training run, loop over its steps, drop problems that do
-not fit, rephrase problems, finish it."""
+"""Shared by recipes that train: open a training run, loop over its steps, drop problems that do not
+fit, rephrase problems, finish the run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -81,7 +81,7 @@ class Session(Generic[Settings_co]):
         return kept
 
     def most_tokens(self, num_prompt_tokens: int) -> int:
-        """Return how many tokens a prompt of this length may have with its response."""
+        """Return the most tokens that a prompt of this length may have with its response."""
         most = num_prompt_tokens + self.cfg.sampling.max_tokens
         return min(most, self.policy.engine.max_model_len)
 
@@ -189,7 +189,7 @@ class EmptyStepLimit:
         self.num_empty = 0
 
     def check(self, is_empty: bool) -> None:
-        """Count a step, or start again at one with a gradient."""
+        """Count an empty step; a step with a gradient resets the count."""
         self.num_empty = self.num_empty + 1 if is_empty else 0
         if self.num_empty >= MAX_EMPTY_STEPS:
             raise TrainError(
@@ -266,7 +266,7 @@ def open_policy(
     texts: Sequence[str] = (),
     memory: DeviceMemory | None = None,
 ) -> Policy:
-    """Load a model that trains, with its engine; `memory` is that of another policy beside it."""
+    """Load a model to train, with its engine; policies on one device share `memory`."""
     assert work.train is not None and work.engine is not None, "a policy samples and trains"
     model, tokenizer = load_model(
         work.source,
@@ -291,8 +291,7 @@ def drop_long_prompts(
 ) -> list[Problem]:
     """Leave out problems whose prompts fill the context, and name them on screen and in the ledger.
 
-    If such a problem came up in the middle of a run, it would stop the run there, and again at
-    every resume.
+    In the middle of a run, such a problem would stop the run, and again at every resume.
     """
     context = chat_engine.engine.max_model_len
     kept = []

@@ -17,10 +17,11 @@ from whet.types import Group, Metrics, Problem, Split
 
 
 class ValidationConfig(Config):
-    """Validation during training, which picks the checkpoint that is kept as the result."""
+    """Validation during training, which selects the checkpoint that becomes the result."""
 
     every: int = Field(default=0, ge=0)
-    """Steps between validations, the first before training; 0: after the last step only."""
+    """Steps between validations, the first before training; 0 validates after the last step
+    only."""
     split: Split = Field(default="dev", json_schema_extra=CONSTANT)
     """The split to validate on, without problems that are known to have no solution."""
     samples: int = Field(default=4, ge=1)
