@@ -15,6 +15,7 @@ from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.types import Author, Completion, Group, Problem, Score, Tokens, Verdict
+from whet.world import T, World, world_of_thread
 
 K = TypeVar("K", bound=Hashable)
 
@@ -117,6 +118,30 @@ def test_a_bar_hears_of_every_rollout() -> None:
     collect_groups(chat_engine, Grader(SumTask()), requests, seed=0, advance=heard.append)
 
     assert heard == [1] * 6
+
+
+class FirstOfTwo(World):
+    """The first of two ranks, where the second has no responses."""
+
+    size = 2
+
+    def all_gather(self, part: T, tag: str) -> list[T]:
+        return [part]
+
+
+def test_a_bar_hears_once_of_a_rollout_where_one_rank_samples_for_all() -> None:
+    heard: list[int] = []
+    chat_engine = ChatEngine(
+        engine=ScriptedEngine(_say_42), chat=CHAT, name="script", is_central=True
+    )
+    request = GroupRequest(
+        index=0, problem=PROBLEMS[0], sampling=SamplingParams(), sample_ids=range(3)
+    )
+
+    with world_of_thread(FirstOfTwo()):
+        collect_groups(chat_engine, Grader(SumTask()), [request], seed=0, advance=heard.append)
+
+    assert heard == [1] * 3
 
 
 class LateGrader(Grader):

@@ -81,12 +81,13 @@ def collect_groups(
 
     A response depends only on the seed, its problem, index and sample, and the weights: not on the
     order in which responses finish, the other requests, or the rank that samples it. Each graded
-    rollout calls `advance` with the number of ranks. A clock adds up the engine's work; the seconds
-    from its last response to the last score count as grading.
+    rollout calls `advance` with the number of ranks that sample. A clock adds up the engine's work;
+    the seconds from its last response to the last score count as grading.
     """
     clock = clock or Clock()
     world = get_world()
     sampler = _Sampler(chat_engine, _own_requests(requests, world, chat_engine.is_central))
+    num_sampling_ranks = 1 if chat_engine.is_central else world.size
     rollout_by_id: dict[str, Rollout] = {}
     tag = f"responses to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
     with clock.measure("sample"):
@@ -94,7 +95,7 @@ def collect_groups(
             for id, score in grader.grade(sampler.sample(seed, clock, after_sampling)):
                 rollout_by_id[id] = replace(sampler.rollout_by_id[id], score=score)
                 if advance is not None:
-                    advance(world.size)
+                    advance(num_sampling_ranks)
         for stats in world.all_gather(chat_engine.engine.stats, tag):
             useful = stats.tokens - stats.first_tokens
             clock.count_sampling(tokens=stats.tokens, row_steps=stats.row_steps, useful=useful)
