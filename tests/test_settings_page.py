@@ -42,7 +42,7 @@ def test_a_setting_without_meaning_and_a_number_without_unit_are_seen() -> None:
 
 def test_the_page_has_units_defaults_and_what_a_stage_changes() -> None:
     lines = settings_page.PAGE.read_text().splitlines()
-    wall = "| `wall` | number, > 0 | seconds | `30.0` | Seconds a response may take"
+    wall = "| `wall` | number, > 0 | seconds | `30.0` | Seconds per response, from"
     assert [line for line in lines if line.startswith(wall)] != []
     assert [
         line

@@ -1,5 +1,5 @@
-"""Settings: one frozen class beside each component, read as defaults < TOML < flags, each value
-with its origin."""
+"""Settings: a frozen class next to each component, read from defaults < TOML < flags, with the
+origin of each value."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ from whet.types import Json
 def _forbid_coercion(schema: object) -> None:
     """Make numbers and booleans strict everywhere in the schema.
 
-    Pydantic's own strict mode would also refuse text for a Path or Enum and a list for a tuple,
-    and TOML has no other way to write those.
+    Pydantic's strict mode would also refuse text for a Path or Enum and a list for a tuple, which
+    TOML cannot write otherwise.
     """
     if isinstance(schema, dict):
         if schema.get("type") in ("int", "float", "bool"):
@@ -43,23 +43,22 @@ def _forbid_coercion(schema: object) -> None:
 
 _UNSET = "nothing in it is set"
 CONSTANT: dict[str, JsonValue] = {"constant": True}
-"""Marks a field that code may set and that is not a setting:
-`Field(json_schema_extra=CONSTANT)`."""
+"""Marks a field that only code may set, not users: `Field(json_schema_extra=CONSTANT)`."""
 
 
 class Config(BaseModel):
-    """The base of every settings class: frozen, unknown keys refused, a number is never read from
-    text or a boolean.
+    """The base of all settings classes: frozen; unknown keys are refused, and numbers are never
+    read from text or booleans.
 
-    The text "none" sets an optional field to None, which TOML cannot say otherwise. A table for a
-    field whose default is a table changes that default key by key, unless its `kind` or `name`
-    picks another variant. A setting has a docstring below it, which `whet show --explain` prints.
+    The text "none" sets an optional field to None, which TOML lacks. A table given for a field is
+    merged into its default key by key, unless its `kind` or `name` selects another variant. Each
+    setting has a docstring below it, which `whet show --explain` prints.
     """
 
     shared_with: ClassVar[str] = ""
-    """The field whose tables also inherit the settings above them, as a pipeline's stages do."""
+    """The field whose tables inherit the settings above them, as a pipeline's stages do."""
     left_out_by_default: ClassVar[bool] = False
-    """Whether a table in which nothing is set is neither shown nor stored."""
+    """Whether a table without settings is neither shown nor stored."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -94,13 +93,13 @@ class Config(BaseModel):
 
     @classmethod
     def expand_table(cls, given: Mapping[str, Json]) -> Table:
-        """Write out the implicit settings of a table, before it is validated."""
+        """Expand the implicit settings of a table before validation."""
         return dict(given)
 
     def without_effect(self) -> Mapping[str, str]:
-        """Name the settings that change nothing under the others, each with the reason.
+        """List the settings that have no effect given the others, with the reasons.
 
-        They are not shown, and a file or a flag that sets one is refused.
+        They are not shown, and a file or flag that sets one is refused.
         """
         return {}
 
@@ -111,8 +110,7 @@ C_co = TypeVar("C_co", bound=Config, covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSettings(Generic[C_co]):
-    """Settings, and for each dotted key where its value came from: "default", a file's name, or
-    "cli"."""
+    """Settings with the origin of each dotted key: "default", a file's name, or "cli"."""
 
     config: C_co
     origin: Mapping[str, str]
@@ -127,7 +125,7 @@ def load_settings(
 ) -> LoadedSettings[C]:
     """Read settings: `defaults`, then the file, then flags such as `--train.lr 1e-3`; later wins.
 
-    A file's `kind` is left out where the class has no such field.
+    A file's `kind` is dropped if the class has no such field.
     """
     layers = [("default", dict(defaults or {})), *(read_layers(file) if file else ())]
     return load_layers(cls, layers, overrides)
@@ -160,7 +158,7 @@ def load_layers(
 
 
 def read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table]]:
-    """Read a file and the files that it `extends`, the base of the chain first."""
+    """Read a file and the chain of files that it `extends`, the base first."""
     if file.resolve() in above:
         names = " -> ".join(path.name for path in (*above, file))
         raise ConfigError(f"{names}: these files extend each other in a circle")
@@ -182,13 +180,13 @@ def read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
-    """Where each dotted key that was given came from."""
+    """The origin of each given dotted key."""
 
     sources: Mapping[str, str]
     shared_with: str = ""
 
     def of(self, key: str) -> str:
-        """Return the origin of a value: itself, the table around it, or the shared settings."""
+        """Return the origin of a key: its own, that of a table around it, or a shared setting's."""
         parent = key
         while parent and parent not in self.sources:
             parent = parent.rpartition(".")[0]
@@ -198,7 +196,7 @@ class SettingOrigins:
         return self.of(rest.partition(".")[2]) if first == self.shared_with and rest else "default"
 
     def named_key(self, key: str) -> str | None:
-        """Find the key, or one below it, that a file or a flag names."""
+        """Find this key, or one below it, among those given by a file or flag."""
         names = [name for name, source in self.sources.items() if source != "default"]
         return next((name for name in names if f"{name}.".startswith(f"{key}.")), None)
 
@@ -209,7 +207,7 @@ def _validate(cls: type[C], tree: Table, origin: SettingOrigins, texts: Mapping[
         return cls.model_validate(tree)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        # A flag such as `--project 24` means text where text is asked for.
+        # A flag such as `--project 24` is text if the setting is text.
         wants_text = [row["loc"] for row in errors if row["type"] == "string_type"]
         keys = texts.keys() & {".".join(config_errors.key_path(loc, tree)) for loc in wants_text}
         if not keys:
@@ -235,7 +233,7 @@ def _refuse_without_effect(config: Config, origin: SettingOrigins) -> None:
 
 
 def kind_of(file: Path) -> str:
-    """Read which kind of settings a file holds, which its first line says: `kind = "rl"`."""
+    """Read the kind of a settings file from its first line: `kind = "rl"`."""
     table = toml.read(file)
     kind = table.get("kind")
     if not isinstance(kind, str) or next(iter(table)) != "kind":
@@ -246,28 +244,28 @@ def kind_of(file: Path) -> str:
 
 
 def show_settings(loaded: LoadedSettings[Config], *, explain: bool = False) -> str:
-    """Print every setting with its origin and meaning, one aligned line each."""
+    """Format every setting with its origin, and its meaning if `explain`, one aligned line each."""
     meanings = explain_settings(loaded.config)
     rows = []
     for key, item in toml.flatten(_fold(to_table(loaded.config))).items():
         source = loaded.origin.get(key, "default")
         rows.append((key, toml.literal(item), f"{source}: {meanings[key]}" if explain else source))
     keys = max((len(key) for key, _, _ in rows), default=0)
-    # One very long value should not push every comment off the screen.
+    # A very long value should not push all comments off the screen.
     values = max((len(text) for _, text, _ in rows if len(text) <= 40), default=0)
     return "".join(f"{key:<{keys}} = {text:<{values}}  # {source}\n" for key, text, source in rows)
 
 
 def explain_settings(config: Config) -> dict[str, str]:
-    """Return what each setting means, by its dotted key."""
+    """Return the meaning of each setting by its dotted key."""
     return {setting.key: setting.meaning for setting in _settings(config)}
 
 
 def _fold(table: Table) -> Table:
-    """Shorten tables in which hardly anything is set, so that each is shown on one line.
+    """Shorten nearly empty tables so that each is shown on one line.
 
-    One in which everything is off becomes empty, and one in which all but one value are none keeps
-    that one.
+    A table in which everything is off becomes empty, and one with a single value other than none
+    keeps only that value.
     """
     folded: Table = {}
     for key, item in table.items():
@@ -287,10 +285,10 @@ def to_toml(config: Config) -> str:
 def to_table(config: Config, *, keep_none: bool = True) -> Table:
     """Turn settings into plain values, without settings that have no effect.
 
-    Without None, one that its field's default would undo becomes "none".
+    Unless `keep_none`, a None that differs from its field's default becomes "none".
     """
     table: Table = config.model_dump(mode="json", serialize_as_any=True)
-    for setting in reversed(list(_settings(config))):  # a table comes after what is in it
+    for setting in reversed(list(_settings(config))):  # the entries of a table before the table
         *parents, name = setting.path
         around = toml.look_up(table, parents)
         if not isinstance(around, dict):
@@ -312,7 +310,7 @@ def differences(a: Config, b: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """A value or table at any depth of the settings; `reason` says why it has no effect."""
+    """A value or table at any depth of the settings; `reason` is set if it has no effect."""
 
     path: tuple[str, ...]
     value: object
@@ -333,7 +331,7 @@ def _settings(
 ) -> Iterator[_Setting]:
     """List all values below an item, each table before its entries.
 
-    `reasons` come from the tables around it, by the keys below the item.
+    `reasons` are those of the tables around it, by keys below the item.
     """
     fields: Mapping[str, FieldInfo] = {}
     parts: Iterable[tuple[object, object]] = ()
@@ -351,7 +349,7 @@ def _settings(
         parts = enumerate(item)
     for key, value in parts:
         name = str(key)
-        field = fields.get(name)  # none for an item, and for a setting of the user's own class
+        field = fields.get(name)  # None for list or dict items and for settings of a user's class
         description = _first_sentence((field and field.description) or "") or meaning
         here = (*path, name)
         yield _Setting(
@@ -396,8 +394,8 @@ def _default(field: FieldInfo) -> object:
 
 
 def _lay_over(default: object, given: object) -> object:
-    """Merge a given table into the default settings, unless it picks another variant; anything else
-    replaces the default."""
+    """Merge a given table into the default, unless it selects another variant; other values replace
+    the default."""
     if not isinstance(default, Config) or not isinstance(given, dict):
         return given
     tags = set(config_errors.list_tags(type(default)))

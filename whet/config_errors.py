@@ -1,4 +1,4 @@
-"""Turn pydantic's errors about settings into one sentence: key, value, file, remedy."""
+"""Turn pydantic's errors about settings into one sentence with key, value, file and remedy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -36,7 +36,7 @@ WANTED: Mapping[str, str] = {
     "string_too_long": "at most {max_length} characters long",
     "string_pattern_mismatch": "text of the form {pattern}",
 }
-"""The expected value by pydantic's error type; other types keep pydantic's message."""
+"""Expected values by pydantic's error type; other types keep pydantic's message."""
 
 
 _MOVED_IN_TRAIN: Mapping[str, str] = {
@@ -80,7 +80,7 @@ MOVED: Mapping[str, str] = {
     **_in_tables(_MOVED_IN_ENGINE, "engine", "verifier_engine"),
     **_in_tables(_MOVED_IN_ALGO, "algo"),
 }
-"""Renamed settings, by their old dotted keys in a stage, and their current names."""
+"""Renamed settings of a stage: old dotted keys -> current ones."""
 
 _BATCH = (
     "whet has none, because micro-batches are packed by train.micro_batch_tokens; a step of rl "
@@ -140,13 +140,13 @@ FOREIGN: Mapping[str, str] = {
     "use_vllm": "whet has none, because it samples with its own engine",
     "warmup_ratio": "train.warmup_steps",
 }
-"""Settings of TRL, vLLM and verl, and where they are here, or why there are none."""
+"""Settings of TRL, vLLM and verl -> the settings here, or a reason why there is none."""
 
 
 def describe_errors(
     cls: Model, errors: Sequence[ErrorDetails], tree: Table, origin: Callable[[str], str]
 ) -> SettingsError:
-    """Describe the first error and count the others; a renamed key comes first."""
+    """Describe the first error and count the others; renamed keys come first."""
     by_key: dict[str, list[ErrorDetails]] = {}
     for error in errors:
         by_key.setdefault(".".join(key_path(error["loc"], tree)), []).append(error)
@@ -158,15 +158,15 @@ def describe_errors(
 
 
 def key_path(loc: Sequence[str | int], tree: Table) -> list[str]:
-    """Convert an error's location to keys of the given table, without pydantic's union tags."""
+    """Convert an error's location to keys of the given table, dropping pydantic's union tags."""
     keys: list[str] = []
     here: Json = tree
-    has_tag = False  # the tag of the table here is passed
+    has_tag = False  # the tag of the current table has been skipped
     for index, part in enumerate(loc):
         is_last = index == len(loc) - 1
         is_tag = not has_tag and isinstance(here, dict) and part in [here.get(tag) for tag in TAGS]
         if is_tag and isinstance(here, dict) and not is_last and loc[index + 1] in here:
-            has_tag = True  # also where a setting of the table has the name of the tag
+            has_tag = True  # a setting of the table may have the same name as the tag
             continue
         has_tag = False
         is_key = isinstance(here, dict) and (part in here or (is_last and not is_tag))
@@ -177,7 +177,7 @@ def key_path(loc: Sequence[str | int], tree: Table) -> list[str]:
 
 
 def find_settings_classes(annotation: object) -> Iterator[Model]:
-    """Find the settings classes in a type: itself, its union members, its list or dict items."""
+    """Find the settings classes in a type: itself, union members, list or dict items."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
@@ -185,7 +185,7 @@ def find_settings_classes(annotation: object) -> Iterator[Model]:
 
 
 def list_tags(model: Model) -> Iterator[str]:
-    """List the values of `kind` or `name` that select this class in a union."""
+    """List the values of `kind` or `name` that select a class in a union."""
     for name, field in model.model_fields.items():
         if name in TAGS and get_origin(field.annotation) is Literal:
             yield from get_args(field.annotation)
@@ -227,8 +227,8 @@ def _describe_error(
 def _describe_variant(
     cls: Model, error: ErrorDetails, key: str, tree: Table, where: str, flags: Sequence[str]
 ) -> str:
-    """List the known variants; or, if only `flags` created the table, such as by a mistyped stage
-    name, list the tables next to it."""
+    """List the known variants. If only `flags` created the table, such as by a mistyped stage name,
+    list the tables next to it instead."""
     *parents, last = key.split(".")
     around = toml.look_up(tree, parents)
     others = [name for name in around if name != last] if isinstance(around, dict) else []
@@ -266,7 +266,7 @@ def _suggest(cls: Model, loc: Sequence[str | int], key: str) -> str:
 
 
 def _moved_to(key: str) -> str | None:
-    """Return the new name of a renamed key, in a stage or above the stages; else None."""
+    """Return the new name of a renamed key, in a stage or above the stages; None if not renamed."""
     for old, new in MOVED.items():
         stage = f".{key}".removesuffix(f".{old}")
         if stage != f".{key}":
@@ -275,7 +275,7 @@ def _moved_to(key: str) -> str | None:
 
 
 def _hint_at_foreign(cls: Model, key: str) -> str | None:
-    """Say where a setting of another system is here, if this kind of stage has it."""
+    """Name the equivalent of another system's setting, if this kind of stage has it."""
     *tables, last = key.split(".")
     target = FOREIGN.get(last)
     if target is None or " " in target:
@@ -287,9 +287,9 @@ def _hint_at_foreign(cls: Model, key: str) -> str | None:
 
 
 def _models_at(cls: Model, loc: Sequence[str | int]) -> list[Model]:
-    """Find the settings classes at a location; a union tag selects among them."""
+    """Find the settings classes at a location; union tags select among them."""
     here = [cls]
-    is_name = False  # of an item of a dict, such as a stage
+    is_name = False  # the next part names an item of a dict, such as a stage
     for part in loc:
         fields = [model.model_fields[str(part)] for model in here if part in model.model_fields]
         tagged = [model for model in here if part in set(list_tags(model))]
@@ -306,7 +306,7 @@ def _models_at(cls: Model, loc: Sequence[str | int]) -> list[Model]:
 
 
 def list_keys(cls: Model, prefix: str = "") -> Iterator[str]:
-    """List all settings as dotted keys, without the names of a dict's tables, such as stages."""
+    """List all settings as dotted keys, without the keys of dicts, such as names of stages."""
     for name, field in cls.model_fields.items():
         yield f"{prefix}{name}"
         below = prefix if get_origin(field.annotation) is dict else f"{prefix}{name}."

@@ -1,5 +1,5 @@
-"""Environment variables that libraries read at start, set before they start unless the user has set
-them."""
+"""Process settings that libraries read at start, mainly environment variables. Those that the user
+has set are kept."""
 
 import ctypes
 import os
@@ -11,33 +11,32 @@ from pathlib import Path
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _KEPT_BYTES = 2**30
-"""Names of malloc.h, and the size up to which blocks are kept."""
+"""Constants of malloc.h, and the size up to which freed blocks are kept."""
 _PR_SET_PDEATHSIG = 1
 _CPUINFO = Path("/proc/cpuinfo")
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-"""The variable oneDNN reads, and its older name, which it still reads."""
+"""The variable that oneDNN reads, and its older name, which still works."""
 
 
 def limit_thread_spinning() -> None:
     """Let threads that wait for each other sleep early.
 
-    On two cores with one busy neighbour, spinning as long as libgomp likes makes a training step
-    1.6 times as long; giving up after 1,000 turns costs nothing on an idle machine (docs/LOG.md).
+    On two cores with one other busy process, libgomp's default spinning makes a training step 1.6
+    times as long; stopping after 1,000 iterations costs nothing on an idle machine (docs/LOG.md).
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def keep_sums_in_order() -> None:
-    """Leave cuBLAS no room to split a sum over several workers: each row of a product then has the
-    same bits whatever other rows are computed with it, and every time.
-    """
+    """Leave cuBLAS no workspace to split sums among workers, so that a row of a product has the
+    same bits every time and for any other rows in the product."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
     os.environ.setdefault("CUBLASLT_WORKSPACE_SIZE", "1")
     os.environ.setdefault("TORCH_BLAS_PREFER_CUBLASLT", "1")
 
 
 def can_run_amx() -> bool:
-    """Multiply two tiles in a child process, which an illegal instruction may kill."""
+    """Try to multiply two tiles in a child process, which an illegal instruction may kill."""
     command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("amx_probe.py"))]
     nothing = subprocess.DEVNULL
     try:
@@ -56,10 +55,10 @@ def avoid_broken_amx(
 ) -> None:
     """Keep oneDNN from using AMX on a processor that advertises it but cannot run it.
 
-    Some virtual machines show AMX, and their kernel even grants it, but have no tiles; a bfloat16
-    product then dies of an illegal instruction
-    (https://github.com/uxlfoundation/oneDNN/issues/5689). Only running one shows it. A processor
-    that does not advertise AMX costs no child process.
+    Some virtual machines advertise AMX, and their kernel grants it, but they have no tiles; a
+    bfloat16 product then dies of an illegal instruction
+    (https://github.com/uxlfoundation/oneDNN/issues/5689). Only running an instruction shows it. No
+    child process is started if the processor does not advertise AMX.
     """
     if (
         not any(name in environ for name in _ONEDNN_LIMITS)
@@ -70,7 +69,7 @@ def avoid_broken_amx(
 
 
 def _advertises_amx(cpuinfo: Path) -> bool:
-    """Read the flags of the first core; the file has a thousand bytes for each."""
+    """Read only the flags of the first core, since the file has about a thousand bytes per core."""
     if not cpuinfo.is_file():
         return False
     with cpuinfo.open() as lines:
@@ -79,10 +78,9 @@ def _advertises_amx(cpuinfo: Path) -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc hand freed blocks out again instead of returning them to the system, for work on a
-    CPU.
+    """Let glibc reuse freed blocks instead of returning them to the system, for work on a CPU.
 
-    A large tensor otherwise costs a page fault every 4 KiB, each time.
+    Otherwise every allocation of a large tensor costs a page fault per 4 KiB.
     """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
@@ -92,5 +90,5 @@ def keep_freed_memory() -> None:
 
 
 def die_with_parent(number: int) -> None:
-    """Have the kernel send this process a signal once its parent is dead."""
+    """Let the kernel send this process a signal when its parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""whet from a notebook: tasks, grading, a model to sample from, and the results of a run.
+"""whet from a notebook: tasks, grading, sampling from a model, and the results of a run.
 
     import whet
     task = whet.task("countdown")
@@ -6,8 +6,8 @@
     groups = whet.sample(policy, task, problems, samples=8)
     run = whet.read_run("runs/game24/05-rl")
 
-Everything here is offered by `import whet` and loaded on first use; only functions that run a model
-load torch. A training loop out of these parts is `examples/grpo_loop.py`.
+`import whet` offers everything here and loads it on first use; only functions that run a model
+load torch. `examples/grpo_loop.py` builds a training loop from these parts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from whet.train.policy import Policy
 
 TOKENIZER_PROBLEMS = 1000
-"""How many problems of a task the tokenizer of a new model is trained on."""
+"""Problems of a task on which a new model's tokenizer is trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunTables:
-    """A run as tables, which `.to_pandas()` turns into data frames."""
+    """A run as tables; `.to_pandas()` turns them into data frames."""
 
     metrics: pa.Table
-    """One row per logged step; a metric that a step does not have is null."""
+    """One row per logged step; missing metrics are null."""
     rollouts: pa.Table
     """One row per response: `step`, `kind` (train, eval or rejected), and the columns of the
     rollout files."""
     evals: dict[int, Row]
-    """Every evaluation by its step."""
+    """All evaluations by step."""
 
 
 class _TaskSettings(Config):
@@ -57,7 +57,7 @@ class _TaskSettings(Config):
 
 
 def task(name: str, **settings: Json) -> Task:
-    """Make a task by its name, such as "countdown", or a user's own by "file.py:Class".
+    """Make a task by name, such as "countdown", or a user's own by "file.py:Class".
 
     `settings` are keys of `task` in a settings file: `whet.task("countdown", count=50)`.
     """
@@ -82,14 +82,14 @@ def grade(task: Task | str, problem: Problem, text: str) -> Score:
             f"whet.grade takes the text of a response, not {_kind(text)}: of a rollout, pass "
             "rollout.text"
         )
-    # An error in the user's own task is for the user to see.
+    # The user should see errors of their own task.
     if not is_builtin(grading_task):
         return grading_task.score(problem, text)
     return grade_safely(grading_task, problem, text)
 
 
 def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rollout]:
-    """Write the task's own response to each problem; problems without one are left out."""
+    """Write the task's gold response to each problem; problems without one are left out."""
     solutions = ((problem, task.solve(problem, seed)) for problem in problems)
     return [
         Rollout.from_text(problem, text, model=task.name)
@@ -101,10 +101,10 @@ def solve(task: Task, problems: Iterable[Problem], *, seed: int = 0) -> list[Rol
 def load_policy(
     model: str | Path, *, task: Task | None = None, positions: int = 256, seed: int = 0
 ) -> "Policy":
-    """Load a model from a folder, a run or the hub, or draw a new one of a size such as "tiny".
+    """Load a model from a folder, a run or the hub, or make a new one of a size such as "tiny".
 
-    A new model has random weights, a context of `positions` tokens, and a tokenizer made from the
-    problems and solutions of `task`. A folder that is named like a size is written "./tiny". The
+    A new model has random weights, a context of `positions` tokens, and a tokenizer trained on the
+    problems and solutions of `task`. A folder with the name of a size is given as "./tiny". The
     model of a run gets the run's prompt.
     """
     from whet.batching.rollout_datasets import list_texts
@@ -149,10 +149,10 @@ def sample(
     max_tokens: int = 256,
     seed: int = 0,
 ) -> list[Group]:
-    """Sample responses to problems and grade them: a group of `samples` rollouts for each problem.
+    """Sample and grade a group of `samples` rollouts for each problem.
 
-    Grading has the same limits as in training. Call `policy.publish` first if a learner has moved
-    the weights.
+    Grading has the same limits as in training. After a learner's update, call `policy.publish`
+    first.
     """
     from whet.engine.base import SamplingParams
     from whet.rollout.collect import sample_and_grade
@@ -176,7 +176,7 @@ def generate(
     max_tokens: int = 256,
     seed: int = 0,
 ) -> list[list[str]]:
-    """Sample `samples` texts in response to each prompt, sent as a user message."""
+    """Sample `samples` responses to each prompt, which is sent as a user message."""
     from whet.engine.base import Request, SamplingParams
 
     if isinstance(prompts, str):
@@ -205,7 +205,7 @@ def generate(
 
 
 def read_run(folder: str | Path) -> RunTables:
-    """Read a run folder, also one that is still being written; of a pipeline, name a stage's."""
+    """Read a run folder, finished or not; for a pipeline, pass the folder of a stage."""
     if stages := stage_folders(Path(folder)):
         listed = ", ".join(stage.name for stage in stages)
         raise DataError(f"{folder} is a pipeline; name one of its stages: {listed}")

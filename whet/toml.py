@@ -1,7 +1,7 @@
 """Read, write and merge TOML tables, find values by dotted keys, parse flags.
 
-tomllib only reads, so the writer is here. It knows text, numbers, booleans, lists and tables; None
-is left out.
+tomllib only reads. The writer here supports text, numbers, booleans, lists and tables; None is left
+out.
 """
 
 import json
@@ -17,21 +17,20 @@ from whet.types import Json
 
 Table = dict[str, Json]
 MAX_DEPTH = 64
-"""Tables and lists within each other, far more than settings have and far fewer than Python can
-follow."""
+"""Deepest nesting of tables and lists, far above that of settings and far below Python's limit."""
 TAGS = ("kind", "name")
-"""Fields that name the variant of a union, where their type is a Literal."""
+"""Fields that select the variant of a union, if their type is a Literal."""
 
 
 def list_names(folder: Path) -> list[str]:
-    """List the TOML files of a folder by their names."""
+    """List the names of the TOML files in a folder, without the suffix."""
     return sorted(file.stem for file in folder.glob("*.toml"))
 
 
 def find_file(name: str, folder: Path, noun: str, *, listing: str) -> Path:
-    """Find a file of a folder by its name, or one of the user's own by its path.
+    """Find a file in a folder by name, or the user's own file by path.
 
-    `noun` says what it holds; `listing` tells where to see the names.
+    Errors call the content `noun`, and `listing` says where the names are listed.
     """
     if name.endswith(".toml"):
         return Path(name).expanduser()
@@ -47,7 +46,7 @@ def find_file(name: str, folder: Path, noun: str, *, listing: str) -> Path:
 
 
 def read(file: Path) -> Table:
-    """Read a file, or say in one sentence why not: missing, no permission, not text, broken at a
+    """Read a file; a failure is one sentence: missing, no permission, not text, or a broken
     line."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -71,7 +70,7 @@ def read(file: Path) -> Table:
 
 
 def parse_value(text: str) -> Json:
-    """Parse a TOML value; a date, or text that is no TOML, is a bare string.
+    """Parse a TOML value; dates and invalid TOML are taken as text.
 
     >>> parse_value("[1, 2.5]"), parse_value("true"), parse_value("adamw"), parse_value("none")
     ([1, 2.5], True, 'adamw', 'none')
@@ -85,8 +84,7 @@ def parse_value(text: str) -> Json:
 
 
 def write(table: Mapping[str, Json], *, at: str = "") -> str:
-    """Write a table as TOML text: its plain keys first, then each table below it under its own
-    header."""
+    """Write a table as TOML text: its values first, then each inner table under its header."""
     lines = []
     tables = []
     for key, item in table.items():
@@ -113,7 +111,7 @@ def literal(item: Json) -> str:
         return f"[{', '.join(literal(part) for part in item)}]"
     if item is None or isinstance(item, float):
         return "none" if item is None else repr(item)
-    # JSON's escapes are TOML's; DEL alone must be escaped in TOML and is not in JSON.
+    # TOML has the escapes of JSON, but must also escape DEL.
     return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -123,9 +121,9 @@ def quote(key: str) -> str:
 
 
 def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
-    """Lay one table over another, key by key; lists and values are replaced whole.
+    """Merge a new table into an old one, key by key; lists and values are replaced.
 
-    So is a table where the new one picks another variant by its `kind` or `name`.
+    A table is also replaced if the new one selects another variant by `kind` or `name`.
     """
     both = dict(old)
     for key, item in new.items():
@@ -139,7 +137,7 @@ def merge(old: Mapping[str, Json], new: Mapping[str, Json]) -> Table:
 
 
 def flatten(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
-    """Name every value by its dotted key; rows of a list of tables are numbered.
+    """Map dotted keys to values; rows of a list of tables are numbered.
 
     >>> flatten({"a": {"b": 1}, "c": [{"d": 2}]})
     {'a.b': 1, 'c.0.d': 2}
@@ -154,7 +152,7 @@ def flatten(table: Mapping[str, Json], prefix: str = "") -> dict[str, Json]:
 
 
 def look_up(item: Json, keys: Sequence[str | int]) -> Json:
-    """Follow keys and row numbers down to a value; None if there is none."""
+    """Follow keys and row numbers to a value; None if there is none."""
     for key in keys:
         if isinstance(item, list):
             item = item[int(key)]
@@ -164,7 +162,7 @@ def look_up(item: Json, keys: Sequence[str | int]) -> Json:
 
 
 def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
-    """Set one dotted key, opening tables on the way; a number picks a row of a list.
+    """Set a dotted key, creating tables as needed; a number selects a row of a list.
 
     >>> with_value({"a": [{"b": 1}, {"b": 2}]}, "a.1.b", 3)
     {'a': [{'b': 1}, {'b': 3}]}
@@ -186,8 +184,7 @@ def with_value(table: Mapping[str, Json], key: str, item: Json) -> Table:
 
 
 def from_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Read `--key value`, `--key=value` and a lone `--key`, which means true; the last
-    of a key wins."""
+    """Parse `--key value`, `--key=value` and a lone `--key`, which is true; the last one wins."""
     flags: dict[str, str] = {}
     rest = list(arguments)
     while rest:
@@ -205,7 +202,7 @@ def from_flags(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _rows(item: Json) -> list[Table]:
-    """List the rows of a list of tables; none for anything else."""
+    """Return the rows of a list of tables; [] for anything else."""
     rows = item if isinstance(item, list) else []
     tables = [row for row in rows if isinstance(row, dict)]
     return tables if len(tables) == len(rows) else []

@@ -1,7 +1,7 @@
-"""The user's own code by file and name: `my_task.py:Name` is a Python file and something in it.
+"""Load the user's own code by code path: `my_task.py:Name` is a Python file and a name in it.
 
-Tasks, engines, stages, rewards, shaping terms, advantages, losses and data formats come this way;
-each caller checks its object.
+Tasks, engines, stages, rewards, shaping terms, advantages, losses and data formats are loaded this
+way; each caller checks its object.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from whet.types import Json
 C = TypeVar("C", bound=Config)
 
 _LOADED: dict[str, ModuleType] = {}
-"""Modules of users, by the absolute path of their file."""
+"""User modules by the absolute path of their file."""
 
 
 def is_code_path(name: str) -> bool:
@@ -50,11 +50,11 @@ def _check_code_path(name: str) -> str:
 
 
 CodePath = Annotated[str, AfterValidator(_check_code_path)]
-"""A setting that names a file and something in it; the path is relative to the working folder."""
+"""A setting of the form `file.py:name`; the path is relative to the working folder."""
 
 
 def find_code_paths(value: object) -> set[str]:
-    """Find the user's code that settings name, anywhere in them."""
+    """Find all code paths in settings, at any depth."""
     if isinstance(value, str):
         return {value} if is_code_path(value) else set()
     if isinstance(value, Mapping):
@@ -63,13 +63,13 @@ def find_code_paths(value: object) -> set[str]:
 
 
 def hash_code(code_path: str) -> str:
-    """Hash the file of a code path; a file that is not there is refused when it is loaded."""
+    """Hash the file of a code path; "" for a missing file, which is refused when it is loaded."""
     file = Path(code_path.rpartition(":")[0])
     return hashlib.sha256(file.read_bytes()).hexdigest()[:16] if file.is_file() else ""
 
 
 def load_from_file(code_path: str, key: str) -> object:
-    """Load the object of a code path such as `my_file.py:name`; errors name the setting's key."""
+    """Load the object of a code path; errors name the setting `key`."""
     label = f"{key} = {code_path!r}"
     if not is_code_path(code_path):
         raise ConfigError(f'{label} should be a file and a name in it, such as "my_file.py:name"')
@@ -116,7 +116,7 @@ def _describe_method(owner: type, name: str) -> str:
 
 
 def or_user_class(base: type[C], key: str) -> WrapValidator:
-    """Let a table's `kind` be a code path too: its class, a subclass of `base`, reads the table."""
+    """Let a table's `kind` also be the code path of a subclass of `base`, which reads the table."""
 
     def read(given: object, validate: ValidatorFunctionWrapHandler) -> object:
         if isinstance(given, base):
@@ -140,8 +140,7 @@ def load_function(
     *,
     passes: tuple[type[Exception], ...] = (),
 ) -> Callable[..., Any]:
-    """Load a function of these parameters; an exception becomes one sentence, unless it
-    `passes`."""
+    """Load a function with these parameters; exceptions other than `passes` become one sentence."""
     label = f"{key} = {code_path!r}"
     function = load_from_file(code_path, key)
     if not callable(function):
@@ -176,7 +175,7 @@ def check_parameters(
 
 
 def load_user_file(file: Path) -> ModuleType:
-    """Load a file as a module, once per process."""
+    """Load a file as a module, only once per process."""
     path = str(file.resolve())
     if path in _LOADED:
         return _LOADED[path]
@@ -198,13 +197,13 @@ def load_user_file(file: Path) -> ModuleType:
 
 
 def loaded_files(classes: Iterable[type]) -> list[str]:
-    """List the loaded files that define these classes or their bases, for workers to load too."""
+    """List the loaded files that define these classes or their bases, for workers to load."""
     modules = {base.__module__ for cls in classes for base in cls.__mro__}
     return [path for path, module in _LOADED.items() if module.__name__ in modules]
 
 
 def explain_exception(label: str, error: Exception, files: Collection[str]) -> ConfigError:
-    """Make one sentence of an exception in the user's code, with the line of its files."""
+    """Describe an exception in the user's code in one sentence, with its line in `files`."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename in files]
     where = f" in line {lines[-1]}" if lines else ""
@@ -212,7 +211,7 @@ def explain_exception(label: str, error: Exception, files: Collection[str]) -> C
 
 
 def validate_settings(cls: type[C], given: Mapping[str, Json]) -> C:
-    """Validate the settings that the user's code takes; a ConfigError names the wrong key."""
+    """Validate the settings of the user's code; a ConfigError names the wrong key."""
     try:
         return cls.model_validate(dict(given))
     except ValidationError as error:
@@ -223,5 +222,5 @@ def validate_settings(cls: type[C], given: Mapping[str, Json]) -> C:
 
 
 def _is_own(key: str, value: object, module: str) -> bool:
-    """Whether a file defines the object, rather than importing it."""
+    """Whether a module defines a public object, rather than importing it."""
     return not key.startswith("_") and getattr(value, "__module__", None) == module

@@ -1,8 +1,8 @@
 """Advantages: rewards compared with a baseline, for whole responses or single tokens.
 
-For whole responses a function takes the rewards of all groups of a step and the running baseline of
-the steps before, and returns advantages of the same shape and the next baseline. It is part of a
-checkpoint; only `momentum` has one.
+An estimator for whole responses takes the rewards of all groups of a step and the running baseline
+of the previous steps. It returns advantages of the same shape and the next baseline, which is part
+of a checkpoint; of the estimators here, only `momentum` has one.
 For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 """
 
@@ -17,17 +17,17 @@ from whet.types import Doubles, Floats, all_equal
 
 Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
-"""The running state of an advantage, numbers by name; empty before the first step."""
+"""The running state of an estimator, numbers by name; empty before the first step."""
 AdvantageEstimator = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
 GroupRule = Callable[[Sequence[float]], list[float]]
 """Rewards of one group -> their advantages."""
 
 EPSILON = 1e-6
-"""Added to deviations and counts before they divide."""
+"""Added to deviations and counts before dividing by them."""
 MOMENTUM_EPSILON = 1e-4
 """Added to the running deviation, as LLM4Game24 does."""
 MOMENTUM_STEP = 0.1
-"""How much the weight of the running values grows with each group."""
+"""The increase of the running values' weight with each group."""
 
 
 def center(group: Sequence[float]) -> list[float]:
@@ -68,7 +68,7 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
 
 
 def per_group(rule: GroupRule) -> AdvantageEstimator:
-    """Apply a rule to each group by itself."""
+    """Apply a rule to each group separately."""
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
         return [rule(group) for group in rewards], baseline
@@ -77,10 +77,10 @@ def per_group(rule: GroupRule) -> AdvantageEstimator:
 
 
 def momentum(max_momentum: float) -> AdvantageEstimator:
-    """Normalise by a mean and deviation that run across groups (LLM4Game24).
+    """Normalise by a running mean and deviation across groups (LLM4Game24).
 
-    The weight of the running values starts at 0 and grows with each group up to `max_momentum`; at
-    0 each group is normalised by itself.
+    The weight of the running values starts at 0 and grows with each group up to `max_momentum`.
+    With `max_momentum` 0, each group is normalised separately.
     """
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
@@ -101,11 +101,11 @@ def momentum(max_momentum: float) -> AdvantageEstimator:
 
 
 TokenAdvantageEstimator = Callable[[Doubles, Doubles | None], tuple[Doubles, Doubles | None]]
-"""Rewards of one sequence's tokens, and their values -> advantages, and targets of the values."""
+"""Rewards and values of one sequence's tokens -> advantages, and targets of the values."""
 
 
 def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
-    """Sum the rewards from each token to the end, its own included.
+    """Sum the rewards from each token, inclusive, to the end.
 
     >>> rewards_to_go(np.array([0.0, 0.5, 1.0])).tolist()
     [1.5, 1.5, 1.0]
@@ -121,9 +121,9 @@ def rewards_to_go(reward: Doubles, *, gamma: float = 1.0) -> Doubles:
 def gae(
     reward: Doubles, value: Doubles, *, gamma: float = 1.0, decay: float = 1.0
 ) -> tuple[Doubles, Doubles]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16), and value targets.
+    """Compute GAE advantages (Schulman et al. 2016, eq. 16) and value targets.
 
-    A sequence ends with its last token: the value after it is 0.
+    The value after the last token of a sequence is 0.
 
     >>> [array.tolist() for array in gae(np.array([0.0, 1.0]), np.array([0.25, 0.5]))]
     [[0.75, 0.5], [1.0, 1.0]]
@@ -155,23 +155,23 @@ def gae_advantage(*, gamma: float, gae_lambda: float) -> TokenAdvantageEstimator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvantageSpec:
-    """One advantage: one of `rule`, `build` and `build_per_token`, and what it needs.
+    """One estimator, given as exactly one of `rule`, `build` and `build_per_token`.
 
-    Each of them takes the `settings` as keywords.
+    Whichever is given takes the `settings` as keyword arguments.
     """
 
     rule: Callable[..., list[float]] | None = None
-    """A `GroupRule`, for one that needs no more than the rewards of a group."""
+    """A `GroupRule`, for an estimator that needs only the rewards of a group."""
     build: Callable[..., AdvantageEstimator] | None = None
     build_per_token: Callable[..., TokenAdvantageEstimator] | None = None
-    """For one that credits single tokens, and compares no responses."""
+    """For an estimator that credits single tokens and compares no responses."""
     needs_critic: bool = False
     settings: tuple[str, ...] = ()
-    """Fields of `AlgoConfig` that have no effect on advantages without them."""
+    """Fields of `AlgoConfig` that only the estimators listing them use."""
 
     @property
     def compares_responses(self) -> bool:
-        """Whether the responses to a problem are compared with each other."""
+        """Whether responses to the same problem are compared with each other."""
         return self.build_per_token is None
 
 
@@ -192,17 +192,17 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def per_token(function: F) -> F:
-    """Mark a user's advantage as one per token, without a critic.
+    """Mark a user's advantage function as per token, without a critic.
 
-    It takes the rewards of the tokens of one response, and returns their advantages.
+    It takes the token rewards of one response and returns their advantages.
     """
     return _mark(function, "per_token")
 
 
 def uses_critic(function: F) -> F:
-    """Mark a user's advantage as one per token, for which a critic is trained.
+    """Mark a user's advantage function as per token, with a trained critic.
 
-    It takes rewards and values of the tokens of one response, as a `TokenAdvantageEstimator` does.
+    It takes the token rewards and values of one response, as a `TokenAdvantageEstimator` does.
     """
     return _mark(function, "uses_critic")
 
@@ -215,8 +215,8 @@ def _mark(function: F, mark: AdvantageMark) -> F:
 def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Doubles]:
     """Bring the tokens of all sequences with a signal to mean 0, deviation 1 (REINFORCE++, RLinf).
 
-    The others are left out and become zero: responses of equal reward carry no signal, and shifting
-    them by the mean of the rest would give them one.
+    Sequences without a signal become zero: responses of equal reward carry none, and subtracting
+    the mean of the rest would give them one.
     """
     informative = [array for array, is_used in zip(sequences, has_signal, strict=True) if is_used]
     tokens = np.concatenate([*informative, np.zeros(0)])
@@ -231,9 +231,9 @@ def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Dou
 
 
 def explained_variance(values: Sequence[Floats], targets: Sequence[Floats]) -> float:
-    """Compute the fraction of the targets' variance that the values explain: 1 is all of it.
+    """Compute the fraction of the targets' variance that the values explain.
 
-    Targets that are all the same have no variance to explain, which counts as 0.
+    It is 1 at best, and 0 if all targets are equal.
 
     >>> explained_variance([np.float32([0.0, 1.0])], [np.float32([0.0, 2.0])])
     0.75

@@ -1,4 +1,4 @@
-"""How well a verifier agrees with the truth, and class weights that balance what it learns."""
+"""A verifier's agreement with the truth, and class weights that balance its training."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ GUESSING_ACCURACY = 0.55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Counts of (truth, verdict); an unreadable verdict is None and agrees with nothing."""
+    """Counts of (truth, verdict) pairs; an unreadable verdict is None and counts as wrong."""
 
     counts: Counter[tuple[bool, bool | None]]
 
@@ -30,17 +30,17 @@ class Agreement:
 
     @property
     def readable_fraction(self) -> float:
-        """The fraction of verdicts that could be read."""
+        """The fraction of readable verdicts."""
         return 1 - (self.counts[True, None] + self.counts[False, None]) / max(self.total, 1)
 
     @property
     def base_rate(self) -> float:
-        """The fraction that is truly right."""
+        """The fraction of truths that are right."""
         return self._num_true(True) / max(self.total, 1)
 
     @property
     def positive_rate(self) -> float | None:
-        """The fraction of readable verdicts that say right; None if there are none."""
+        """The fraction of readable verdicts that say right; None if no verdict is readable."""
         num_readable = self._num_verdicts(True) + self._num_verdicts(False)
         return self._num_verdicts(True) / num_readable if num_readable else None
 
@@ -67,7 +67,7 @@ class Agreement:
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether nearly all verdicts are the same and no better than a guess."""
+        """Whether nearly all verdicts are equal and no better than guessing."""
         rate, accuracy = self.positive_rate, self.balanced_accuracy
         if rate is None:
             return True
@@ -93,11 +93,11 @@ def count_agreement(pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
 
 
 def verifier_metrics(outcome: Agreement, steps: Agreement) -> Metrics:
-    """Name the figures of final verdicts, and of steps whose labels are known.
+    """List the metrics of final verdicts, and of steps with known labels.
 
-    Precision, recall and F1 of final verdicts are those of CORRECT, as in RL-Tango; of steps, those
-    of finding a wrong one. Undefined figures, such as a balanced accuracy where all solutions are
-    right, are left out.
+    For final verdicts, CORRECT is the positive class of precision, recall and F1, as in RL-Tango;
+    for steps it is a wrong step. Undefined metrics are left out, such as the balanced accuracy if
+    all solutions are right.
     """
     figures: dict[str, float | None] = {
         "verifier/accuracy": outcome.accuracy,
@@ -123,7 +123,7 @@ _DECAY = 0.8
 def class_weights(
     is_correct: Sequence[bool], running: ClassCounts, *, rule: BalanceRule = "sqrt_inverse"
 ) -> tuple[list[float], ClassCounts]:
-    """Weigh responses of both kinds by the inverse of their running count; the mean is 1.
+    """Weigh responses by the inverse of their class's running count; the mean is 1.
 
     The weights multiply advantages. The first batch starts the counts.
 

@@ -27,17 +27,17 @@ from whet.user_code import is_code_path
 
 
 def needs_critic(preset: Preset) -> bool:
-    """Whether the advantage compares with the values of a critic."""
+    """Whether the advantage needs the values of a critic."""
     return find_advantage(preset).needs_critic
 
 
 def compares_responses(preset: Preset) -> bool:
-    """Whether the advantage compares the responses to a problem with each other."""
+    """Whether the advantage compares responses to the same problem with each other."""
     return find_advantage(preset).compares_responses
 
 
 def find_advantage(preset: Preset) -> AdvantageSpec:
-    """Look up the advantage of a preset; of a user's function its file is read."""
+    """Look up the advantage of a preset; a user's function is loaded from its file."""
     if is_code_path(preset.advantage):
         return load_advantage(preset.advantage)
     return ADVANTAGES[preset.advantage]
@@ -48,14 +48,14 @@ class Algorithm:
     """The functions and switches of one algorithm, as the RL step uses them."""
 
     advantage: AdvantageEstimator | None
-    """Of whole responses, group by group; None if `token_advantage` credits single tokens."""
+    """For whole responses, by group; None if `token_advantage` credits single tokens."""
     token_advantage: TokenAdvantageEstimator | None
     compares_responses: bool
-    """Whether a response is compared with others to its problem."""
+    """Whether responses to the same problem are compared with each other."""
     whitens: bool
     step_credit: StepCreditEstimator | None
     step_credit_fraction: Callable[[float], float]
-    """Fraction of step credit, by how much of the run is done."""
+    """Completed fraction of the run -> fraction of step credit."""
     objective: LogprobObjective
     loss_weights: losses.LossWeightRule
     kl_in_reward: float
@@ -66,13 +66,13 @@ class Algorithm:
     needs_old_logprobs: bool
     """Whether the learner must compute log-probabilities before its first step."""
     trains_on_zero_advantage: bool
-    """Whether a rollout of zero advantage still has a gradient: through the KL or the entropy."""
+    """Whether a rollout of zero advantage has a gradient, from the KL or the entropy."""
     num_minibatches: int
     early_stop: EarlyStopConfig
 
 
 def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
-    """Assemble the named algorithm; `max_tokens` is the length that constant weights divide by."""
+    """Assemble the named algorithm; `max_tokens` is the divisor of constant loss weights."""
     preset = resolve_preset(cfg)
     in_loss = preset.kl_in == "loss"
     spec = find_advantage(preset)

@@ -1,10 +1,10 @@
 """Formulas of losses: ratios, surrogates, KL penalties, and token weights.
 
-Every loss is to be minimised and has shape [M], for M response tokens of S sequences. The learner
-sums weight times loss, so a mean over tokens, over sequences, or a fixed divisor is only a choice
-of weights. They are known before the first backward pass, and do not depend on the split into
-micro-batches. Losses of pairs are in `whet/algos/preferences.py`, of a critic in
-`whet/algos/values.py`.
+Every loss is minimised and has shape [M], for M response tokens of S sequences. The learner sums
+weight times loss, so a mean over tokens, a mean over sequences and a fixed divisor differ only in
+the weights. Weights are known before the first backward pass, and do not depend on the split into
+micro-batches. `whet/algos/preferences.py` has the losses of pairs, `whet/algos/values.py` that of a
+critic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,49 +24,48 @@ class LossInputs(TokenFields[Tensor]):
     """The inputs of a loss, per response token."""
 
     logprob_M: Tensor
-    """Under the weights being trained, with gradient."""
+    """Log-probability under the weights being trained, with gradient."""
     entropy_M: Tensor
-    """Of the whole next-token distribution, with gradient when the objective asks for it."""
+    """Entropy of the next-token distribution, with gradient if the objective needs it."""
     advantage_M: Tensor
     segment_M: Tensor
     """Index of the token's sequence in the batch."""
     chosen_P: Tensor | None = None
-    """Index of the sequence that is the better response of each pair; None if nothing is
-    compared."""
+    """Index of the preferred response's sequence in each pair; None without pairs."""
     rejected_P: Tensor | None = None
 
 
 PolicyLoss = tuple[Tensor, dict[str, Tensor]]
-"""The policy loss [M], and metrics of the same shape."""
+"""The policy loss [M], and metrics, also [M]."""
 Surrogate = Callable[[Tensor, LossInputs], PolicyLoss]
 """Ratios [M] and inputs -> the policy loss."""
 
 
 def old_logprobs(inputs: LossInputs) -> Tensor:
-    """Return the log-probabilities that ratios compare with: those at the start of the step, or the
-    engine's."""
+    """Return the denominator of ratios: log-probabilities at the start of the step, or of the
+    engine."""
     return inputs.logprob_M.detach() if inputs.old_logprob_M is None else inputs.old_logprob_M
 
 
 def sampling_logprobs(inputs: LossInputs) -> Tensor:
-    """Return the log-probabilities at which the engine sampled."""
+    """Return the log-probabilities that the engine computed when it sampled the tokens."""
     assert inputs.sampling_logprob_M is not None, "a policy loss is for tokens that were sampled"
     return inputs.sampling_logprob_M
 
 
 def segment_sum(value_M: Tensor, segment_M: Tensor) -> Tensor:
-    """Add up each sequence's tokens, and give every token its sequence's sum.
+    """Sum over each sequence, and give every token the sum of its sequence.
 
     >>> segment_sum(torch.tensor([1.0, 2.0, 5.0]), torch.tensor([0, 0, 1])).tolist()
     [3.0, 3.0, 5.0]
     """
-    # There are at most M sequences, and asking a GPU for their number would make it wait.
+    # At most M sequences: reading their exact number would synchronise with the GPU.
     sum_M = torch.zeros_like(value_M).index_add(0, segment_M, value_M)
     return sum_M[segment_M]
 
 
 def segment_mean(value_M: Tensor, segment_M: Tensor) -> Tensor:
-    """Give every token the mean over its sequence."""
+    """Give every token the mean of its sequence."""
     return segment_sum(value_M, segment_M) / segment_sum(torch.ones_like(value_M), segment_M)
 
 
@@ -74,8 +73,7 @@ KlEstimator = Literal["k1", "k2", "k3"]
 KlGradient = Literal["exact", "direct"]
 
 MAX_LOG_RATIO = 20.0
-"""Beyond e^20 a ratio only says that the two policies have nothing in common, and its exponential
-would overflow."""
+"""Bound against overflow; policies whose ratio is beyond e^20 have nothing in common."""
 
 
 def nll(inputs: LossInputs) -> Tensor:
@@ -84,16 +82,16 @@ def nll(inputs: LossInputs) -> Tensor:
 
 
 def token_ratio(inputs: LossInputs) -> Tensor:
-    """The probability of a token now over that at the start of the step; 1 on first use."""
+    """Compute the ratio of a token's probability to that at the start of the step."""
     return torch.exp(_bound(inputs.logprob_M - old_logprobs(inputs)))
 
 
 def sequence_ratio(inputs: LossInputs) -> Tensor:
-    """The geometric mean of a sequence's ratios (GSPO, Zheng et al. 2025, eq. 7 and 14).
+    """Compute the geometric mean of a sequence's ratios (GSPO, Zheng et al. 2025, eq. 7 and 14).
 
-    A token has the gradient of its own log-probability alone (GSPO-token). Where a sequence's
-    tokens share advantage and weight, that sums to the gradient of the sequence ratio; where they
-    do not, credit stays with its token.
+    A token has the gradient of its own log-probability alone (GSPO-token). If a sequence's tokens
+    share advantage and weight, the gradients sum to that of the sequence ratio; otherwise credit
+    stays with its token.
     """
     log_ratio_M = inputs.logprob_M.detach() - old_logprobs(inputs)
     log_mean_M = segment_mean(_bound(log_ratio_M), inputs.segment_M)
@@ -101,13 +99,13 @@ def sequence_ratio(inputs: LossInputs) -> Tensor:
 
 
 def unit_ratio(inputs: LossInputs) -> Tensor:
-    """Apply no correction: tokens count as if the current weights had sampled them."""
+    """Apply no correction, as if the current weights had sampled the tokens."""
     return torch.ones_like(inputs.logprob_M)
 
 
 RatioName = Literal["token", "sequence", "off"]
-"""The names in `RATIOS`, for type checkers. off counts every ratio as 1; none as a setting would
-leave it to the preset."""
+"""The names in `RATIOS`, for type checkers. off counts every ratio as 1; the setting none takes the
+preset's ratio."""
 RATIOS: Mapping[str, Callable[[LossInputs], Tensor]] = {
     "token": token_ratio,
     "sequence": sequence_ratio,
@@ -116,7 +114,7 @@ RATIOS: Mapping[str, Callable[[LossInputs], Tensor]] = {
 
 
 def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Tensor:
-    """Clip as PPO does: no gradient for gains beyond 1 - low and 1 + high (Schulman et al. 2017,
+    """Clip as PPO does: gains beyond 1 - low and 1 + high have no gradient (Schulman et al. 2017,
     eq. 7)."""
     bounded_M = ratio_M.clamp(1 - low, 1 + high)
     return -torch.minimum(ratio_M * advantage_M, bounded_M * advantage_M)
@@ -125,23 +123,23 @@ def clip(ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float) -> Te
 def dual_clip(
     ratio_M: Tensor, advantage_M: Tensor, *, low: float, high: float, cap: float
 ) -> Tensor:
-    """Clip, and cap the cost of a negative advantage at `cap` times it (Ye et al. 2020, eq. 5)."""
+    """Clip, and bound the loss of a negative advantage A by -cap × A (Ye et al. 2020, eq. 5)."""
     loss_M = clip(ratio_M, advantage_M, low=low, high=high)
     return torch.where(advantage_M < 0, torch.minimum(loss_M, -cap * advantage_M), loss_M)
 
 
 def cispo(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor, *, high: float) -> Tensor:
-    """The policy gradient, weighted by a capped ratio (CISPO, MiniMax-M1 2025, eq. 4 and 5)."""
+    """Weigh the policy gradient by a capped ratio (CISPO, MiniMax-M1 2025, eq. 4 and 5)."""
     return -ratio_M.detach().clamp(max=1 + high) * advantage_M * logprob_M
 
 
 def reinforce(ratio_M: Tensor, advantage_M: Tensor, logprob_M: Tensor) -> Tensor:
-    """The plain policy gradient, weighted by the ratio if there is one."""
+    """Weigh the plain policy gradient by the ratio."""
     return -ratio_M.detach() * advantage_M * logprob_M
 
 
 class RatioBounds(NamedTuple):
-    """The settings of these names."""
+    """The settings of `AlgoConfig` with these names."""
 
     clip_low: float
     clip_high: float
@@ -149,7 +147,7 @@ class RatioBounds(NamedTuple):
 
 
 class SurrogateSpec(NamedTuple):
-    """A policy loss with its metrics, and the settings that bound its ratio."""
+    """A policy loss, and the settings that bound its ratio."""
 
     loss: Callable[[Tensor, LossInputs, RatioBounds], PolicyLoss]
     bounds: tuple[str, ...] = ()
@@ -187,9 +185,9 @@ SURROGATES: Mapping[str, SurrogateSpec] = {
 def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tensor:
     """Estimate KL(policy || reference) from sampled tokens (Schulman).
 
-    As a value k1 is unbiased, k3 too and never negative. As a loss only k2 has the right gradient
-    for tokens the policy sampled: differentiating k1 gives zero in expectation, differentiating k3
-    the forward KL's gradient.
+    As a value, k1 and k3 are unbiased, and k3 is never negative. As a loss, only k2 has the right
+    gradient for tokens that the policy sampled: in expectation, the gradient of k1 is zero, and
+    that of k3 is the forward KL's.
     """
     difference_M = _bound(logprob_M - ref_logprob_M)
     if estimator == "k1":
@@ -202,12 +200,12 @@ def kl(logprob_M: Tensor, ref_logprob_M: Tensor, estimator: KlEstimator) -> Tens
 def exact_kl(
     logprob_M: Tensor, ref_logprob_M: Tensor, ratio_M: Tensor, estimator: KlEstimator
 ) -> Tensor:
-    """The same estimates with the KL's own gradient, also for tokens sampled by older weights.
+    """Estimate the KL with its own gradient, also for tokens that older weights sampled.
 
-    The ratio is that of the token to those weights. The expectation of ratio × k3 is the KL for any
+    The ratio is that of current to older weights. The expectation of ratio × k3 is the KL for any
     current weights, so its gradient is the KL's (DeepSeek-V3.2): ratio × d × ∇logprob, with d =
-    logprob - reference. k1 and k2 are given the same gradient, so that the three differ in value
-    only.
+    logprob - reference. k1 and k2 get the same gradient, so the three estimators differ only in
+    value.
     """
     if estimator == "k1":
         return ratio_M * kl(logprob_M, ref_logprob_M, "k1").detach()
@@ -217,7 +215,7 @@ def exact_kl(
 
 
 def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
-    """How much more likely the teacher finds a sampled token than the policy does.
+    """Compute the log of the teacher's over the policy's probability of each sampled token.
 
     >>> teacher_advantage(torch.tensor([0.5]).log(), torch.tensor([0.25]).log()).item()
     -0.6931471824645996
@@ -226,11 +224,11 @@ def teacher_advantage(logprob_M: Tensor, teacher_M: Tensor) -> Tensor:
 
 
 def reverse_kl(inputs: LossInputs) -> Tensor:
-    """The KL to the teacher with its own gradient, ratio × k3 (DeepSeek-V3.2); never negative.
+    """Estimate the KL to the teacher with its own gradient, by ratio × k3 (DeepSeek-V3.2).
 
-    For tokens sampled with the current weights, the gradient is that of REINFORCE with the
-    teacher's advantage, -(log teacher - log policy) × ∇log policy: exact in expectation, unlike k3
-    differentiated directly.
+    It is never negative. For tokens sampled with the current weights, the gradient is that of
+    REINFORCE with the teacher's advantage, -(log teacher - log policy) × ∇log policy: exact in
+    expectation, unlike the gradient of k3 itself.
     """
     assert inputs.ref_logprob_M is not None, "distillation needs a teacher"
     return exact_kl(inputs.logprob_M, inputs.ref_logprob_M, token_ratio(inputs), "k3")
@@ -246,13 +244,13 @@ def _bound(log_ratio_M: Tensor) -> Tensor:
 
 
 class ImportanceCorrectionConfig(Config):
-    """How losses are corrected for the gap between engine and learner."""
+    """Correction of losses for the gap between engine and learner."""
 
     rule: Literal["none", "truncate", "mask"] = "none"
-    """Treatment of the importance factor, learner over engine: none ignores it, truncate bounds
-    it (TIS, Yao et al. 2025), mask drops tokens out of bounds (IcePop, MIS)."""
+    """Use of the importance factor, learner over engine: none ignores it, truncate bounds it (TIS,
+    Yao et al. 2025), mask drops tokens out of bounds (IcePop, MIS)."""
     level: Literal["token", "sequence"] = "token"
-    """sequence multiplies the factors of all its tokens into one."""
+    """Scope of a factor; sequence takes the product over all tokens of a sequence."""
     low: float = Field(default=0.0, ge=0.0)
     """Smallest factor within bounds."""
     high: float = Field(default=2.0, gt=0.0)
@@ -269,7 +267,7 @@ def importance_factors(
 ) -> tuple[Tensor, Tensor]:
     """Compute the factor of each token's loss, and which tokens are out of bounds.
 
-    `cfg.rule` is one that corrects: truncate or mask.
+    `cfg.rule` is truncate or mask.
     """
     log_factor_M = old_logprobs(inputs) - sampling_logprobs(inputs)
     if cfg.level == "sequence":
@@ -287,27 +285,26 @@ SCOPES_AND_ACTIONS = {
     ("mini_batch", "skip"),
     ("step", "stop"),
 }
-"""The combinations that an early stop may have."""
+"""The allowed combinations of scope and action."""
 
 
 class EarlyStopConfig(Config):
-    """When to skip an update, measured before its optimizer step."""
+    """When to skip an update, decided before its optimizer step."""
 
     limit: float | None = Field(default=None, gt=0.0)
-    """Largest value of the statistic at which an update is still taken; none disables the early
-    stop."""
+    """Largest value of the statistic for an update to be taken; none disables the early stop."""
     statistic: Literal["mean", "max", "quantile", "kl"] = "mean"
-    """Statistic of the ratio over the tokens in scope; kl is the KL from the start of the step, in
+    """Statistic of the ratio over the tokens in scope; kl is the KL since the start of the step, in
     nats per token."""
     quantile: float = Field(default=0.99, gt=0.0, lt=1.0)
-    """Which quantile, for statistic = "quantile"."""
+    """The quantile, for statistic = "quantile"."""
     scope: Literal["micro_batch", "mini_batch", "step"] = "mini_batch"
-    """The unit to skip: a micro-batch (which makes the result depend on the packing), a mini-batch,
-    or the mini-batch and the rest of the step. The statistic is over the micro-batch, otherwise the
-    mini-batch."""
+    """The unit to skip: a micro-batch (the result then depends on the packing), a mini-batch, or
+    the mini-batch and the rest of the step. The statistic is over the micro-batch in the first
+    case, and over the mini-batch in the others."""
     action: Literal["zero", "skip", "stop"] = "skip"
-    """zero sets its loss to 0 and still takes the optimizer step, skip takes none, stop ends the
-    step."""
+    """zero sets the unit's loss to 0 and takes the optimizer step, skip takes no optimizer step,
+    stop ends the step."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "EarlyStopConfig":
@@ -339,7 +336,7 @@ def stop_statistic(ratio_M: Tensor, cfg: EarlyStopConfig) -> Tensor:
 
 
 def exceeds_limit(mean: Tensor | float, cfg: EarlyStopConfig) -> bool:
-    """Whether the mean of `stop_statistic` is beyond the limit; NaN is."""
+    """Whether the mean of `stop_statistic` is beyond the limit; NaN counts as beyond."""
     assert cfg.limit is not None, "only an early stop with a limit has a statistic"
     bounds = {"mean": cfg.limit, "kl": cfg.limit, "max": 0.0, "quantile": 1 - cfg.quantile}
     return not bool(mean <= bounds[cfg.statistic])
@@ -350,7 +347,7 @@ LossWeightRule = Callable[[Sequence[int]], list[float]]
 
 
 def token_mean(lengths: Sequence[int]) -> list[float]:
-    """Every token counts the same (DAPO, Yu et al. 2025).
+    """Weigh every token equally (DAPO, Yu et al. 2025).
 
     >>> token_mean([1, 3])
     [0.25, 0.25]
@@ -359,7 +356,7 @@ def token_mean(lengths: Sequence[int]) -> list[float]:
 
 
 def sequence_mean(lengths: Sequence[int]) -> list[float]:
-    """Every sequence counts the same, split over its tokens (GRPO, Shao et al. 2024).
+    """Weigh every sequence equally, divided among its tokens (GRPO, Shao et al. 2024).
 
     >>> sequence_mean([1, 4])
     [0.5, 0.125]
@@ -368,12 +365,12 @@ def sequence_mean(lengths: Sequence[int]) -> list[float]:
 
 
 def sequence_sum(lengths: Sequence[int]) -> list[float]:
-    """Tokens add up within a sequence, sequences are averaged (RLOO)."""
+    """Sum the tokens of a sequence, and average sequences (RLOO)."""
     return [1.0 / len(lengths)] * len(lengths)
 
 
 def constant(divisor: int) -> LossWeightRule:
-    """Divide by a fixed length, and average sequences (Dr. GRPO): no length bias.
+    """Divide by a fixed length and average sequences, without a length bias (Dr. GRPO).
 
     >>> constant(10)([1, 3])
     [0.05, 0.05]

@@ -1,7 +1,7 @@
 """Objectives: the loss of each token with its metrics, for RL, SFT and distillation.
 
 An objective combines the formulas of `whet/algos/losses.py`; the learner sums weight times loss.
-Shapes: M response tokens; where `whet/algos/preferences.py` compares responses, P pairs.
+Shapes: M response tokens; P pairs for the objective in `whet/algos/preferences.py`.
 """
 
 from collections.abc import Callable
@@ -27,33 +27,33 @@ from whet.user_code import is_code_path
 
 
 class TokenLoss(NamedTuple):
-    """The loss of each token, [M], or of each preference pair, [P], with its metrics."""
+    """The losses of tokens, [M], or of preference pairs, [P], with their metrics."""
 
     loss: Tensor
-    """To be minimised; the learner sums weight times loss."""
+    """Minimised; the learner sums weight times loss."""
     metrics: dict[str, Tensor]
-    """By `area/name`; the learner averages each, and nothing else reads them."""
+    """By `area/name`. The learner averages each; nothing else reads them."""
     stop_signal: Tensor | None = None
     """The statistic of the early stop; None without an early stop."""
 
 
 class BatchSums(NamedTuple):
-    """Sums over the losses of one micro-batch, on its device until `LossSums` adds them up."""
+    """Sums over the losses of one micro-batch, on the device until `LossSums` adds them up."""
 
     loss: Tensor
-    """Of weight times loss."""
+    """Sum of weight times loss."""
     metrics: dict[str, Tensor]
     stop_signal: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSums:
-    """The sums of `Learner.accumulate`; those of several ranks add up."""
+    """The result of `Learner.accumulate`; the sums of ranks can be added."""
 
     loss: float
-    """Sum of weight times loss: weights make it a mean, so it is not divided again."""
+    """Sum of weight times loss; the weights already make it a mean."""
     num_losses: int
-    """Tokens that have a loss, or pairs where responses are compared."""
+    """Number of tokens with a loss, or of pairs."""
     metrics: Metrics
     stop_signal: float | None = None
     """None if the objective has no early stop."""
@@ -90,13 +90,13 @@ class ValueInputs(NamedTuple):
     """The inputs of a critic's loss, per response token."""
 
     value_M: Tensor
-    """Under the weights being trained, with gradient."""
+    """Value under the weights being trained, with gradient."""
     old_value_M: Tensor
     target_M: Tensor
 
 
 class BatchForward(Protocol):
-    """The forward passes over one batch, of which an objective runs one, with a gradient."""
+    """Forward passes over one batch; an objective runs one of them, with gradient."""
 
     def compute_logprobs(self, *, entropy_gradient: bool) -> LossInputs: ...
 
@@ -104,14 +104,14 @@ class BatchForward(Protocol):
 
 
 class Objective(Protocol):
-    """How a batch becomes losses, and by which forward pass."""
+    """Computes the losses of a batch from a forward pass that it chooses."""
 
     def compute_loss(self, forward: BatchForward) -> TokenLoss: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogprobObjective:
-    """How the log-probability and the other quantities of each token become its loss."""
+    """Computes the losses of a batch from log-probabilities."""
 
     loss: Callable[[LossInputs], TokenLoss]
     needs_entropy_gradient: bool = False
@@ -121,7 +121,7 @@ class LogprobObjective:
 
 
 def policy_objective(cfg: AlgoConfig) -> LogprobObjective:
-    """Build the loss of the named algorithm with its penalties and metrics."""
+    """Build the objective of the named algorithm, with its penalties and metrics."""
     preset = resolve_preset(cfg)
     ratio = losses.RATIOS[preset.ratio]
     surrogate = _build_surrogate(preset, cfg)
@@ -159,7 +159,7 @@ def _build_surrogate(preset: Preset, cfg: AlgoConfig) -> Surrogate:
 def _correct_importance(
     token_loss: TokenLoss, inputs: LossInputs, cfg: ImportanceCorrectionConfig
 ) -> TokenLoss:
-    """Multiply by the factors between learner and engine."""
+    """Multiply losses by the importance factors of learner over engine."""
     if cfg.rule == "none":
         return token_loss
     factor_M, is_outside_M = losses.importance_factors(inputs, cfg)
@@ -172,7 +172,7 @@ def _correct_importance(
 def _add_penalties(
     token_loss: TokenLoss, inputs: LossInputs, token_ratio_M: Tensor, cfg: AlgoConfig
 ) -> TokenLoss:
-    """Add the KL to the reference, unless it is in the reward, and subtract the entropy bonus."""
+    """Add the KL to the reference if it is in the loss, and subtract the entropy bonus."""
     loss_M, metrics, _ = token_loss
     logprob_M, ref_logprob_M = inputs.logprob_M, inputs.ref_logprob_M
     if ref_logprob_M is not None:
@@ -192,7 +192,7 @@ def _add_penalties(
 def _stop_early(
     token_loss: TokenLoss, inputs: LossInputs, ratio_M: Tensor, cfg: EarlyStopConfig
 ) -> TokenLoss:
-    """Measure the statistic of the early stop, and zero the loss of a micro-batch beyond it."""
+    """Measure the statistic of the early stop, and zero a micro-batch's loss beyond the limit."""
     if cfg.limit is None:
         return token_loss
     loss_M, metrics, _ = token_loss
@@ -201,13 +201,13 @@ def _stop_early(
     if cfg.scope == "micro_batch":
         is_zeroed = losses.exceeds_limit(signal_M.mean(), cfg)
         metrics["policy/zeroed"] = torch.full_like(loss_M, float(is_zeroed))
-        # Not the loss times 0, which is NaN where the loss is.
+        # The loss times 0 would be NaN where the loss is NaN.
         loss_M = inputs.logprob_M * 0.0 if is_zeroed else loss_M
     return TokenLoss(loss_M, metrics, signal_M)
 
 
 def sft_objective() -> LogprobObjective:
-    """Build the negative log-likelihood of given tokens."""
+    """Build the negative log-likelihood of given responses."""
 
     def loss(inputs: LossInputs) -> TokenLoss:
         loss_M = losses.nll(inputs)
@@ -225,8 +225,8 @@ def sft_objective() -> LogprobObjective:
 def distill_objective() -> LogprobObjective:
     """Build the reverse KL to a teacher, KL(policy ‖ teacher), on the policy's own responses.
 
-    The teacher's log-probabilities take the reference's place. A token is credited with its own
-    distribution alone, not with where earlier tokens led, and no reward takes part.
+    The teacher's log-probabilities take the reference's place. A token is credited for its own
+    distribution only, not for its effect on later tokens, and rewards are not used.
     """
 
     def loss(inputs: LossInputs) -> TokenLoss:

@@ -1,4 +1,4 @@
-"""Preferences: the losses of pairs of responses, DPO and IPO, and their objective.
+"""Preferences: the losses of pairs of responses (DPO, IPO) and their objective.
 
 S sequences make P pairs, and a loss has shape [P].
 """
@@ -16,18 +16,16 @@ from whet.config import Config
 
 
 class PreferenceConfig(Config):
-    """How a pair of responses becomes a gradient."""
+    """The loss of a pair of responses."""
 
     name: Literal["dpo", "ipo"] = "dpo"
     beta: float = Field(default=0.1, gt=0.0)
-    """How strongly the policy is held to the reference: β of DPO, τ of IPO. Smaller lets it move
-    further."""
+    """How strongly the policy is held to the reference: β of DPO, τ of IPO. A smaller value lets
+    the policy move further."""
     smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
-    """For dpo: the fraction of pairs assumed to be labelled the wrong way round (conservative
-    DPO)."""
+    """For dpo: the assumed fraction of pairs with swapped labels (conservative DPO)."""
     per_token: bool = False
-    """Divide the log-ratio of a response by its length, so that long responses do not weigh
-    more."""
+    """Divide a response's log-ratio by its length, so that long responses do not count more."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "PreferenceConfig":
@@ -39,7 +37,7 @@ class PreferenceConfig(Config):
 
 
 def preference_objective(cfg: PreferenceConfig) -> LogprobObjective:
-    """Build the named loss over pairs; its metrics are β times the log-ratio, as in DPO."""
+    """Build the named loss over pairs; its metrics are β times log-ratios, as in DPO."""
 
     def loss(inputs: LossInputs) -> TokenLoss:
         chosen_P, rejected_P = pair_log_ratios(inputs, per_token=cfg.per_token)
@@ -61,8 +59,7 @@ def preference_objective(cfg: PreferenceConfig) -> LogprobObjective:
 def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float = 0.0) -> Tensor:
     """Raise the chosen log-ratio above the rejected one (Rafailov et al. 2023, eq. 7).
 
-    With smoothing ε a pair counts as the wrong way round with probability ε (Mitchell 2023,
-    conservative DPO).
+    Smoothing is the probability that a pair's labels are swapped (Mitchell 2023, conservative DPO).
 
     >>> round(dpo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item(), 4)
     0.5544
@@ -72,7 +69,7 @@ def dpo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float, smoothing: float =
 
 
 def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
-    """Bring the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
+    """Pull the difference of the log-ratios to 1 / (2 β) (Azar et al. 2023, eq. 17).
 
     >>> ipo(torch.tensor([2.0]), torch.tensor([-1.0]), beta=0.1).item()
     4.0
@@ -81,8 +78,8 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
 
 
 def pair_log_ratios(inputs: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-ratios of chosen and rejected responses to the reference, summed over tokens or
-    averaged."""
+    """Compute log-ratios to the reference, of chosen and of rejected responses: sums over tokens,
+    or means."""
     assert inputs.chosen_P is not None and inputs.rejected_P is not None, "preferences need pairs"
     assert inputs.ref_logprob_M is not None, "preferences need a reference"
     num_sequences = 2 * len(inputs.chosen_P)

@@ -1,7 +1,7 @@
-"""The named algorithms: which advantage, ratio, surrogate and token weights each combines.
+"""The named algorithms: the advantage, ratio, surrogate and loss weights that each combines.
 
-Settings replace single choices (`whet/algos/settings.py`). `source` has the numbers its paper or
-code trains with, for files in `experiments/` to set; they change nothing here.
+Settings replace single choices (`whet/algos/settings.py`). `source` records the values that the
+paper or its code trains with, for files in `experiments/` to set; they have no effect here.
 """
 
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ KlPlace = Literal["loss", "reward"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """The parts that one published algorithm combines."""
+    """The parts of one published algorithm."""
 
     paper: str
     advantage: AdvantageName | str
-    """A name, or a user's function as `file.py:name`."""
+    """A name in `ADVANTAGES`, or a user's function as `file.py:name`."""
     whiten: bool = False
-    """Whether advantages are brought to mean 0 and deviation 1 over all tokens of the step."""
+    """Whether advantages are normalised to mean 0 and deviation 1 over all tokens of the step."""
     ratio: RatioName = "token"
     surrogate: SurrogateName | str = "clip"
     loss_weights: LossWeightsName = "token_mean"
@@ -48,9 +48,9 @@ class Preset:
     clip_high: float = 0.2
     kl_in: KlPlace = "loss"
     step_rule: StepRule | None = None
-    """How judged steps are credited, for algorithms that use them."""
+    """The rule that credits judged steps, for algorithms that use them."""
     step_credit_fraction: float = 0.0
-    """Fraction of step credit in the advantage, at the start."""
+    """Initial fraction of step credit in the advantage."""
     source: Mapping[str, float | str] = field(default_factory=dict)
 
 

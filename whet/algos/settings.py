@@ -1,4 +1,4 @@
-"""The settings of an algorithm: the name of a preset, and replacements for parts of it."""
+"""The settings of an algorithm: the name of a preset, and replacements for its parts."""
 
 from dataclasses import replace
 from typing import Literal
@@ -29,69 +29,67 @@ from whet.user_code import CodePath
 
 
 class AlgoConfig(Config):
-    """How rewards become gradients. A setting that is none is taken from the preset."""
+    """How rewards become gradients. A setting of none takes the preset's value."""
 
     name: AlgoName = "grpo"
-    """A preset of `whet/algos/presets.py`, with its paper; the settings below replace parts of
-    it."""
+    """A preset of `whet/algos/presets.py`, with its paper; the settings below replace its parts."""
     advantage: AdvantageName | CodePath | None = None
     """The baseline of a reward: its group (zscore, center, leave_one_out), a running mean
-    (momentum), nothing (to_go), or a critic (gae). Your own function is a file and its name,
+    (momentum), nothing (to_go), or a critic (gae). Your own function is given as
     "my_algo.py:advantage"."""
     ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
-    """For zscore: 1 divides by the sample's deviation, 0 by the population's."""
+    """For zscore: 1 divides by the sample deviation, 0 by the population deviation."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """For momentum: the largest fraction of history in the running mean and deviation; 0 is
+    """For momentum: the largest weight of earlier groups in the running mean and deviation; 0 is
     group-relative."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
-    """For to_go and gae: the discount of a reward per token."""
+    """For to_go and gae: the discount per token."""
     gae_lambda: float = Field(default=1.0, ge=0.0, le=1.0)
-    """For gae: its λ, from one step of the critic (0) to rewards to go (1)."""
+    """For gae: λ, from one-step TD errors (0) to rewards to go minus values (1)."""
     whiten: bool | None = None
-    """Bring advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal reward
-    stay at 0."""
+    """Normalise advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal
+    reward stay at 0."""
     step_credit: StepCreditConfig = StepCreditConfig()
     """For tango: the fraction of judged steps in the advantage."""
     ratio: RatioName | None = None
-    """Ratio of new to old probability: of each token, of the whole sequence (its geometric mean),
-    or off, which counts every ratio as 1."""
+    """Ratio of new to old probability: of each token, of the sequence (the geometric mean of its
+    tokens), or off, which counts every ratio as 1."""
     surrogate: SurrogateName | CodePath | None = None
-    """How ratio and advantage make the loss: clip (PPO), cispo, or reinforce, which bounds nothing.
-    Your own function is a file and its name, "my_algo.py:surrogate"."""
+    """The loss from ratio and advantage: clip (PPO), cispo, or reinforce, which bounds nothing.
+    Your own function is given as "my_algo.py:surrogate"."""
     clip_low: float | None = Field(default=None, ge=0.0)
-    """For clip: where the advantage is negative, the gradient stops below a ratio of 1 -
-    clip_low."""
+    """For clip: at a negative advantage, a ratio below 1 - clip_low has no gradient."""
     clip_high: float | None = Field(default=None, ge=0.0)
-    """Where the advantage is positive, the gradient stops above a ratio of 1 + clip_high; for cispo
-    the cap of the ratio."""
+    """For clip: at a positive advantage, a ratio above 1 + clip_high has no gradient. For cispo:
+    ratios are capped at 1 + clip_high."""
     dual_clip: float | None = Field(default=None, gt=1.0)
-    """Upper bound on the loss of a token of negative advantage, in multiples of the advantage; none
-    means no bound."""
+    """Bound on the loss of a token of negative advantage, in multiples of the advantage; none is no
+    bound."""
     loss_weights: LossWeightsName | None = None
-    """How the losses of tokens are averaged: over all tokens of a step, within each sequence first
-    (sequence_mean), summed within it (sequence_sum), or divided by the longest response allowed
-    (constant)."""
+    """How token losses are averaged: over all tokens of a step (token_mean), within each sequence
+    first (sequence_mean), summed within each sequence (sequence_sum), or divided by the longest
+    allowed response (constant)."""
     old_logprobs: Literal["learner", "engine"] = "learner"
-    """Which log-probabilities ratios compare with: the learner's at the start of the step, or the
-    engine's as sampled."""
+    """The denominator of ratios: the learner's log-probabilities at the start of the step, or the
+    engine's when it sampled."""
     importance_correction: ImportanceCorrectionConfig = ImportanceCorrectionConfig()
-    """Correction for tokens that the engine sampled at other probabilities than the learner's."""
+    """Correction for tokens whose probabilities differ between engine and learner."""
     kl_coef: float = Field(default=0.0, ge=0.0)
     """Weight of the KL to the starting policy; 0 needs no reference model."""
     kl_in: KlPlace | None = None
-    """In the loss of each token, or subtracted from its reward."""
+    """Where the KL counts: in the loss of each token, or subtracted from its reward."""
     kl_estimator: KlEstimator | None = None
-    """Estimator of the KL; none is k2 in the loss and k1 in the reward, whose gradient there is
-    that of the KL."""
+    """Estimator of the KL; none takes k2 in the loss and k1 in the reward, which have the gradient
+    of the KL there."""
     kl_gradient: KlGradient = "exact"
-    """In the loss: exact uses the gradient of the KL for every estimator, direct differentiates the
-    estimate itself."""
+    """For a KL in the loss: exact uses the gradient of the KL for every estimator, direct
+    differentiates the estimate itself."""
     entropy_coef: float = 0.0
     """Weight of an entropy bonus in the loss; 0 only logs the entropy."""
     num_minibatches: int = Field(default=1, ge=1)
     """Optimizer steps per batch of rollouts."""
     early_stop: EarlyStopConfig = EarlyStopConfig()
-    """Skips updates once the policy has moved too far within a step."""
+    """Skips updates when the policy has moved too far within a step."""
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> "AlgoConfig":
@@ -135,8 +133,7 @@ class AlgoConfig(Config):
 
     @property
     def has_unit_ratios(self) -> bool:
-        """Whether every ratio is 1, because the trained weights are still those of the start of the
-        step."""
+        """Whether every ratio is 1: the step's only update starts from the weights at its start."""
         return self.num_minibatches == 1 and self.old_logprobs == "learner"
 
     def without_effect(self) -> dict[str, str]:
@@ -158,7 +155,7 @@ class AlgoConfig(Config):
         return unused
 
     def _unused_bounds(self, preset: Preset) -> dict[str, str]:
-        """Name the bounds of the ratio that the loss does not have."""
+        """List the bounds on the ratio that the loss does not use, each with the reason."""
         bounds = RatioBounds._fields
         if self.has_unit_ratios:
             reason = "with num_minibatches = 1 every ratio is 1"
@@ -173,7 +170,7 @@ class AlgoConfig(Config):
 
 
 def resolve_preset(cfg: AlgoConfig) -> Preset:
-    """Return the named preset, with the parts that the settings replace."""
+    """Return the named preset with the replacements of the settings."""
     preset = PRESETS[cfg.name]
     return replace(
         preset,
@@ -192,5 +189,5 @@ def resolve_preset(cfg: AlgoConfig) -> Preset:
 
 
 def resolve_kl_estimator(cfg: AlgoConfig) -> KlEstimator:
-    """Return the estimator that is set, or else the one whose gradient is the KL's own."""
+    """Return the configured estimator, or by default one whose gradient is the KL's own."""
     return cfg.kl_estimator or ("k2" if resolve_preset(cfg).kl_in == "loss" else "k1")

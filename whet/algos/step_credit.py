@@ -1,7 +1,7 @@
-"""Step credit: what a verifier's rewards of a response's steps are worth to its tokens (Tango).
+"""Step credit: token advantages from a verifier's rewards of the steps of a response (Tango).
 
-A step is rewarded at its last token, and a token is credited with the rewards of the steps that end
-with it or after it. Responses without judged steps get no step credit.
+A step is rewarded at its last token, and a token is credited with the rewards of all steps that end
+at it or later. Responses without judged steps get no step credit.
 """
 
 import math
@@ -23,22 +23,22 @@ from whet.types import Doubles, JudgedStep
 
 StepRule = Literal["zscore", "leave_one_out", "whiten"]
 JudgedResponse = tuple[Sequence[JudgedStep], int]
-"""The judged steps of a response, and its number of tokens."""
+"""The judged steps of a response, and its length in tokens."""
 StepCreditEstimator = Callable[[Sequence[Sequence[JudgedResponse]]], list[list[Doubles]]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
-"""Tango's factor for step credit that is centred but not divided by a deviation."""
+"""Tango's factor for step credit that is not divided by a deviation."""
 
 
 class StepCreditConfig(Config):
-    """How much of a token's advantage comes from judged steps, over a run."""
+    """The fraction of a token's advantage that comes from judged steps, over a run."""
 
     alpha: float | None = Field(default=None, ge=0.0, le=1.0)
-    """Fraction at the start; none takes the algorithm's."""
+    """Initial fraction; none takes the algorithm's."""
     final_alpha: float = Field(default=1e-3, ge=0.0, le=1.0)
-    """Fraction at the end."""
+    """Final fraction."""
     decay: Literal["exponential", "linear", "cosine", "none"] = "exponential"
-    """How the fraction falls from the first value to the last; none keeps the first."""
+    """How the fraction falls from its initial to its final value; none keeps the initial one."""
 
     @model_validator(mode="after")
     def _check_ends(self) -> "StepCreditConfig":
@@ -50,8 +50,7 @@ class StepCreditConfig(Config):
 
 
 def step_credit_fraction_at(first: float, cfg: StepCreditConfig, run_fraction: float) -> float:
-    """Return the fraction of step credit once `run_fraction` (0 to 1) of the planned updates are
-    done.
+    """Return the fraction of step credit after `run_fraction` (0 to 1) of the planned updates.
 
     >>> cfg = StepCreditConfig()
     >>> done = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -68,12 +67,12 @@ def step_credit_fraction_at(first: float, cfg: StepCreditConfig, run_fraction: f
 
 
 def blend_advantages(outcome: Doubles, step: Doubles, fraction: float) -> Doubles:
-    """Mix outcome and step advantages, each normalised separately before."""
+    """Mix outcome and step advantages, which are already normalised separately."""
     return (1 - fraction) * outcome + fraction * step
 
 
 def build_step_credit(rule: StepRule) -> StepCreditEstimator:
-    """Build the step credit of a rule: pooled in the group, or whitened over all tokens."""
+    """Build the estimator of a rule: pooled steps of a group, or whitening over all tokens."""
     by_name: dict[StepRule, StepCreditEstimator] = {
         "zscore": _pool_groups(zscore),
         "leave_one_out": _pool_groups(_scaled_leave_one_out),
@@ -83,7 +82,7 @@ def build_step_credit(rule: StepRule) -> StepCreditEstimator:
 
 
 def spread_over_tokens(response: JudgedResponse, rewards: Sequence[float]) -> Doubles:
-    """Give each token the rewards of the steps that end with it or after it.
+    """Give each token the rewards of all steps that end at it or later.
 
     >>> steps = [JudgedStep(start=0, end=2, reward=0), JudgedStep(start=2, end=3, reward=0)]
     >>> spread_over_tokens((steps, 4), [1.0, 0.5]).tolist()

@@ -1,6 +1,6 @@
-"""A user's own advantage or surrogate, `my_algo.py:name`: loaded, called, and checked.
+"""Load a user's own advantage or surrogate, `my_algo.py:name`, and check what it returns.
 
-Any fault is one sentence that names the setting, the function and the value it returned.
+An error is one sentence that names the setting, the function and the returned value.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ ADVANTAGE_KEY = "algo.advantage"
 
 
 def load_advantage(code_path: str) -> AdvantageSpec:
-    """Read the mark of a user's advantage; building it loads the function.
+    """Read the mark of a user's advantage; building the advantage loads the function.
 
-    Without a mark it has the signature of `AdvantageEstimator`. One whose file is missing has a
-    critic, so that settings of old runs can be read with theirs; a run reports the file when it
-    builds the advantage.
+    Without a mark, the function has the signature of `AdvantageEstimator`. If its file is missing,
+    a critic is assumed, so that old runs with critic settings can still be read; a run reports the
+    missing file when it builds the advantage.
     """
     mark: AdvantageMark | None = "uses_critic"
     if Path(code_path.rpartition(":")[0]).is_file():
@@ -49,7 +49,7 @@ def load_advantage(code_path: str) -> AdvantageSpec:
 
 
 def load_surrogate(code_path: str) -> Surrogate:
-    """Load a surrogate: ratios [M] and inputs -> losses [M], or those and metrics [M] by name."""
+    """Load a surrogate: ratios [M] and inputs -> losses [M], or losses and metrics [M] by name."""
     label = f"algo.surrogate = {code_path!r}"
     call = _load_function(code_path, "algo.surrogate", ("ratio_M", "inputs"))
 
@@ -61,7 +61,7 @@ def load_surrogate(code_path: str) -> Surrogate:
             )
 
     def surrogate(ratio_M: Tensor, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        own_ratio_M = ratio_M.view_as(ratio_M)  # its gradient is that of the user's function alone
+        own_ratio_M = ratio_M.view_as(ratio_M)  # its gradient comes from the user's function alone
         result = call(own_ratio_M, inputs)
         loss_M, metrics = result if _is_pair(result) else (result, {})
         if not isinstance(loss_M, Tensor) or loss_M.shape != ratio_M.shape:
@@ -95,8 +95,7 @@ def load_surrogate(code_path: str) -> Surrogate:
 
 
 def _load_response_advantage(code_path: str) -> AdvantageEstimator:
-    """Load an advantage of whole responses, which may return arrays and tensors in place of lists
-    and numbers."""
+    """Load an advantage of whole responses; it may return arrays and tensors."""
     label = f"{ADVANTAGE_KEY} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE_KEY, ("rewards", "baseline"))
 
@@ -139,8 +138,7 @@ def _load_response_advantage(code_path: str) -> AdvantageEstimator:
 
 
 def _load_token_advantage(code_path: str) -> TokenAdvantageEstimator:
-    """Load an advantage of tokens without a critic: `rewards` of the tokens of one response ->
-    advantages."""
+    """Load a token advantage without a critic: token `rewards` of one response -> advantages."""
     label = f"{ADVANTAGE_KEY} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE_KEY, ("rewards",))
 
@@ -158,8 +156,8 @@ def _load_token_advantage(code_path: str) -> TokenAdvantageEstimator:
 
 
 def _load_critic_advantage(code_path: str) -> TokenAdvantageEstimator:
-    """Load an advantage of tokens with a critic: `rewards` and `values` of the tokens of one
-    response -> advantages, and targets of the values."""
+    """Load a token advantage with a critic: token `rewards` and `values` of one response ->
+    advantages, and targets of the values."""
     label = f"{ADVANTAGE_KEY} = {code_path!r}"
     call = _load_function(code_path, ADVANTAGE_KEY, ("rewards", "values"))
 
@@ -186,12 +184,12 @@ def _load_function(code_path: str, key: str, parameters: tuple[str, ...]) -> Cal
 
 
 def _is_pair(result: object) -> bool:
-    """Whether a function returned metrics beside its loss."""
+    """Whether a function returned metrics besides its loss."""
     return isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
 
 
 def _to_plain(value: object) -> Any:
-    """Turn arrays and tensors at any depth into numbers and lists of numbers."""
+    """Turn arrays and tensors at any depth into numbers and lists."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, dict):
@@ -204,7 +202,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _describe(value: object) -> str:
-    """Describe the value that a function returned.
+    """Describe a returned value.
 
     >>> _describe(torch.zeros(2, 3)), _describe([1.0, 2.0]), _describe("x"), _describe(None)
     ('a tensor [2, 3]', 'a list of 2', "the str 'x'", 'None')

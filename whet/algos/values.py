@@ -10,7 +10,7 @@ from whet.algos.objectives import BatchForward, TokenLoss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueObjective:
-    """A critic's loss per token with its metrics; `clip` bounds how far a value moves in a step."""
+    """A critic's loss per token with its metrics; `clip` bounds a value's move within a step."""
 
     clip: float | None
 
@@ -24,10 +24,10 @@ class ValueObjective:
 def value_loss(
     value_M: Tensor, old_value_M: Tensor, target_M: Tensor, *, clip: float | None
 ) -> Tensor:
-    """Half the squared error of a value, or of its clipped version if larger (PPO).
+    """Compute half the squared error of a value, or of the clipped value if larger (PPO).
 
-    A value that has moved further than `clip` towards its target has no gradient left; one that
-    moved away keeps it.
+    A value that has moved by more than `clip` towards its target has no gradient; a value that
+    moved away keeps its gradient.
 
     >>> value_loss(torch.tensor([0.8]), torch.tensor([0.5]), torch.tensor([1.0]), clip=0.25)
     tensor([0.0312])

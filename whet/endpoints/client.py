@@ -1,8 +1,8 @@
 """A client of OpenAI-style servers: completions and chat completions, for teachers and judges.
 
-`Client.ask` sends a request until there is a reply: temporary faults are retried with growing
-delays, as the server asks or at random; limits per minute are kept; tokens are counted. What a
-server sends is untrusted: of bounded size, read as JSON, and a reply only in its form.
+`Client.ask` retries temporary faults with growing random delays, or those that the server asks for,
+respects limits per minute, and counts tokens. Replies are untrusted: their size is bounded, and
+their JSON is validated.
 """
 
 import asyncio
@@ -28,42 +28,42 @@ T = TypeVar("T")
 MAX_REPLY_BYTES = 1 << 23
 """Largest reply in bytes: twice that of 131,072 tokens with every letter escaped."""
 AGAIN = frozenset((408, 409, 425, 429))
-"""Statuses below 500 of temporary faults."""
+"""HTTP statuses below 500 that are temporary."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0
-"""Seconds of the first and of the longest random wait before another try."""
+"""Seconds of the first and the longest random wait before a retry."""
 LONGEST_ASKED_WAIT = 600.0
-"""Longest wait that a server may ask for."""
+"""Longest wait in seconds that a server may ask for."""
 CHARS_PER_TOKEN = 3
-"""Characters of a prompt that count as a token until the server says how many it has."""
+"""Characters of a request that count as one token until the server reports the number."""
 
 
 class EndpointConfig(Config):
-    """A model behind an OpenAI-style address."""
+    """A model on an OpenAI-style server."""
 
     url: str
-    """Where the server listens, with the version: `http://localhost:8000/v1`."""
+    """Address of the server with the API version, such as `http://localhost:8000/v1`."""
     model: str
-    """The model's name at that address."""
+    """Name of the model on the server."""
     key_env: str | None = None
-    """The environment variable that holds the key, which is never a setting; none sends no key."""
+    """Environment variable with the API key, which is never a setting itself; none sends no key."""
     api: Literal["chat", "completions"] = "chat"
-    """What to request: a response to messages, or a continuation of their text."""
+    """API to use: chat for a response to messages, completions for a continuation of their text."""
     in_flight: int = Field(default=256, ge=1, le=20_000)
-    """Largest number of requests in flight."""
+    """Largest number of concurrent requests."""
     timeout: float = Field(default=600.0, gt=0)
-    """Seconds that one attempt may take."""
+    """Time limit of one attempt, in seconds."""
     tries: int = Field(default=8, ge=1)
-    """Number of attempts if a fault may be temporary: no connection, 5xx, too many requests."""
+    """Number of attempts for temporary faults: no connection, 5xx, too many requests."""
     requests_per_minute: int | None = Field(default=None, ge=1)
-    """Requests started per minute; none has no limit."""
+    """Limit on requests started per minute; none has no limit."""
     tokens_per_minute: int | None = Field(default=None, ge=1)
-    """Tokens per minute, of prompts and responses; none has no limit."""
+    """Limit on prompt and response tokens per minute; none has no limit."""
     price_in: float = Field(default=0.0, ge=0)
-    """Price of a million tokens of prompts, in any currency."""
+    """Price of a million prompt tokens, in any currency."""
     price_out: float = Field(default=0.0, ge=0)
-    """Price of a million tokens of responses."""
+    """Price of a million response tokens."""
     extra: dict[str, JsonValue] = Field(default={})
-    """Further fields of every request, as the server names them, such as `reasoning_effort`."""
+    """Further fields of every request, such as `reasoning_effort`."""
 
     @field_validator("url")
     @classmethod
@@ -79,7 +79,7 @@ def check_url(url: str) -> str:
 
 
 def read_key(key_env: str | None) -> str:
-    """Read the key from the environment; "" if none is needed."""
+    """Read the API key from the environment; "" if no key is needed."""
     key = environ.get(key_env, "") if key_env else ""
     if key_env and not key:
         raise ConfigError(f"the environment variable {key_env} is not set")
@@ -93,7 +93,7 @@ def read_key(key_env: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A server's response, or why there is none."""
+    """A server's response, or the reason for its absence."""
 
     text: str | None = None
     finish: FinishReason = FinishReason.STOP
@@ -101,16 +101,16 @@ class Reply:
     tokens: int = 0
     fault: str = ""
     status: int | None = None
-    """The HTTP status of a fault; None if there was no whole reply."""
+    """HTTP status of a fault; None without a complete reply."""
     may_pass: bool = False
-    """Whether asking again could help."""
+    """Whether a retry could help."""
     wait: float | None = None
-    """Seconds that the server asks to wait."""
+    """Seconds that the server asks the client to wait."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """What a client has sent and received."""
+    """Counts of a client's requests and tokens."""
 
     requests: int = 0
     retries: int = 0
@@ -119,8 +119,7 @@ class Usage:
 
 
 class Client:
-    """Asks one server, from one event loop. The clock is a parameter, so that tests do not have to
-    wait."""
+    """Asks one server, from one event loop. Tests pass a clock of their own."""
 
     def __init__(
         self,
@@ -145,7 +144,7 @@ class Client:
         self._jitter = random.Random()
 
     async def ask(self, body: Mapping[str, Json], deadline: float = float("inf")) -> Reply:
-        """Ask until there is a reply, the tries are used up, or the deadline has passed."""
+        """Ask until there is a reply, all tries are used, or the deadline has passed."""
         reply = Reply(fault="the time budget is used up")
         content = json.dumps(body).encode()
         for number in range(self.cfg.tries):
@@ -165,7 +164,7 @@ class Client:
         return reply
 
     async def check_reachable(self) -> None:
-        """Raise an HttpError if no server replies; what it replies does not matter."""
+        """Raise an HttpError if no server replies; any reply will do."""
         try:
             async with asyncio.timeout(self.cfg.timeout):
                 await self._request("GET", "models", b"")
@@ -206,7 +205,7 @@ class Client:
         return read_reply(reply.body, self.name)
 
     async def _wait_for_turn(self, body: Mapping[str, Json], content: bytes) -> None:
-        """Wait for the limits per minute, and where the server has asked all to wait."""
+        """Wait for the limits per minute, and for a delay that the server asked for."""
         now = self._clock()
         pause = self._paused_until - now
         pause = max(pause, self._requests.reserve(1, now))
@@ -215,7 +214,7 @@ class Client:
             await self._sleep(pause)
 
     def _choose_pause(self, number: int, reply: Reply) -> float:
-        """Choose a random delay, up to twice as long each time; a delay that the server asks for
+        """Choose a random delay whose bound doubles with each try. A delay that the server asks for
         applies to all requests."""
         longest = min(FIRST_WAIT * 2**number, LONGEST_WAIT)
         pause = self._jitter.uniform(longest / 2, longest)
@@ -243,8 +242,8 @@ def make_body(
     stop: Sequence[str] = (),
     seed: int | None = None,
 ) -> dict[str, Json]:
-    """Write the body of a request; fields at their defaults are left out, as not all servers know
-    them."""
+    """Write the body of a request. Optional fields at their defaults are left out, since not all
+    servers know them."""
     body: dict[str, Json] = {"model": cfg.model, "max_tokens": max_tokens}
     body["temperature"] = temperature
     if cfg.api == "chat":
@@ -263,7 +262,7 @@ def make_body(
 
 
 def read_reply(body: bytes, name: str = "the server") -> Reply:
-    """Read a completion; a thought that the server returns separately is put back in its place.
+    """Read a completion; a thought that the server returns separately is put back into the text.
 
     >>> read_reply(b'{"choices": [{"text": "4"}], "usage": {"completion_tokens": 2}}').tokens
     2
@@ -285,7 +284,7 @@ def read_reply(body: bytes, name: str = "the server") -> Reply:
     usage = _field(value, "usage")
     is_cut = _field(choice, "finish_reason") == "length"
     return Reply(
-        text=text.encode("utf-8", "replace").decode(),  # half a surrogate pair is no text
+        text=text.encode("utf-8", "replace").decode(),  # an unpaired surrogate is not text
         finish=FinishReason.LENGTH if is_cut else FinishReason.STOP,
         prompt_tokens=_count_of(usage, "prompt_tokens"),
         tokens=_count_of(usage, "completion_tokens"),
@@ -293,7 +292,7 @@ def read_reply(body: bytes, name: str = "the server") -> Reply:
 
 
 def read_refusal(reply: HttpReply, name: str = "the server") -> Reply:
-    """Read a status that is not 200, and how long the server asks to wait."""
+    """Read a reply with a status other than 200, and the delay that the server asks for."""
     fault = f"{name} answers {reply.status} {reply.reason}".strip()
     try:
         error = _field(json.loads(reply.body), "error")
@@ -311,7 +310,7 @@ def read_refusal(reply: HttpReply, name: str = "the server") -> Reply:
 
 
 def read_wait(text: str) -> float | None:
-    """Read Retry-After: seconds, or the time of a date; None if it is neither.
+    """Read Retry-After: seconds, or the seconds until a date; None if it is neither.
 
     >>> read_wait("7"), read_wait("soon"), read_wait("Wed, 21 Oct 2015 07:28:00 GMT")
     (7.0, None, 0.0)
@@ -325,7 +324,7 @@ def read_wait(text: str) -> float | None:
 
 
 def check_reachable(client: Client) -> None:
-    """Raise an HttpError if no server replies, from plain code."""
+    """Raise an HttpError if no server replies, from synchronous code."""
 
     async def work() -> None:
         async with client:
@@ -335,7 +334,7 @@ def check_reachable(client: Client) -> None:
 
 
 def run_blocking(work: Coroutine[object, object, T]) -> T:
-    """Run a coroutine to its end from plain code, also in a notebook, whose thread has a loop."""
+    """Run a coroutine from synchronous code, also in a notebook, whose thread has an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -354,13 +353,13 @@ def _count_of(usage: Json, name: str) -> int:
 
 
 def _estimate(body: Mapping[str, Json], content: bytes) -> int:
-    """Estimate the tokens of a request and its longest response."""
+    """Estimate the tokens of a request and of its longest response."""
     longest = body.get("max_tokens")
     return len(content) // CHARS_PER_TOKEN + (longest if isinstance(longest, int) else 0)
 
 
 class PerMinute:
-    """Spread amounts evenly over time: at most `limit` a minute; None has no limit.
+    """Spread amounts evenly over time, at most `limit` per minute; None has no limit.
 
     >>> limit = PerMinute(60)
     >>> [limit.reserve(1, now=0.0) for _ in range(3)]
@@ -372,11 +371,11 @@ class PerMinute:
         self._free_at = 0.0
 
     def reserve(self, amount: int, now: float) -> float:
-        """Take an amount, and return the seconds to wait before it may be used."""
+        """Reserve an amount, and return the seconds to wait before using it."""
         begin = max(self._free_at, now)
         self._free_at = begin + amount * self._seconds_each
         return begin - now
 
     def correct(self, amount: int) -> None:
-        """Add what was used beyond what was reserved, or give back what was not."""
+        """Adjust a reservation by the amount used beyond it; a negative amount was not used."""
         self._free_at += amount * self._seconds_each

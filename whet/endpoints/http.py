@@ -1,9 +1,9 @@
-"""HTTP/1.1 requests over asyncio, thousands at a time: replies of bounded size, kept connections.
+"""HTTP/1.1 requests over asyncio, thousands at once, with bounded replies and kept connections.
 
-h11, which is below both httpx and httpx2, reads and writes the protocol; sockets are asyncio's.
-httpx itself searches its list of connections for every request: with 2,000 in flight it takes 7.6
-ms of processor time each, this module 0.4 ms (`bench/teach.py --client`); and its package has two
-names. Redirects are not followed: the key is for the address in the settings alone.
+h11, on which httpx and httpx2 are built, implements the protocol; sockets are asyncio's. httpx
+itself searches its list of connections for every request: with 2,000 in flight, a request takes 7.6
+ms of processor time, and 0.4 ms here (`bench/teach.py --client`); and its package has two names.
+Redirects are not followed, since the key is only for the address in the settings.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from urllib.request import getproxies, proxy_bypass
 import h11
 
 CONNECT_SECONDS = 30.0
-"""Seconds to look up a name, connect and shake hands."""
+"""Time limit for DNS lookup, connection and TLS handshake."""
 STALL_SECONDS = 60.0
-"""Seconds between two parts of a reply that has begun."""
+"""Longest pause within a reply."""
 READ_BYTES = 1 << 16
 PORTS = {"http": 80, "https": 443}
 
@@ -37,7 +37,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReply:
-    """A whole reply; the names of its headers are in lower case."""
+    """A complete reply; header names are in lower case."""
 
     status: int
     reason: str
@@ -46,7 +46,7 @@ class HttpReply:
 
 
 class Origin:
-    """The server of an address, the proxy that leads there, and connections that are free."""
+    """The server of an address, its proxy if any, and idle connections."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -68,8 +68,8 @@ class Origin:
     ) -> HttpReply:
         """Send a request and read its reply, or raise an HttpError.
 
-        The caller sets the deadline. A kept connection that the server has closed meanwhile is
-        replaced: HTTP servers do so at any time.
+        The caller sets the deadline. A kept connection is replaced if the server has closed it,
+        which it may do at any time.
         """
         while self._free:
             connection = self._free.pop()
@@ -125,7 +125,7 @@ class Origin:
     async def _open_tunnel(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Open a tunnel through the proxy, and do the TLS handshake with the server."""
+        """Open a tunnel through the proxy, and make the TLS handshake with the server."""
         assert self.proxy is not None, "a tunnel leads through a proxy"
         place = f"{self.host}:{self.port}"
         lines = {"Host": place, **_proxy_headers(self.proxy)}
@@ -141,7 +141,7 @@ class Origin:
     async def close(self) -> None:
         while self._free:
             self._free.pop().close()
-        await asyncio.sleep(0)  # asyncio closes sockets in its next round
+        await asyncio.sleep(0)  # asyncio closes sockets in its next iteration
 
 
 class _Connection:
@@ -216,7 +216,7 @@ def _explain(error: Exception) -> str:
 
 
 def _find_proxy(url: SplitResult) -> SplitResult | None:
-    """Find the proxy that the environment names for an address, as urllib does."""
+    """Find the proxy for an address in the environment, as urllib does."""
     proxy = getproxies().get(url.scheme)
     if not proxy or proxy_bypass(url.netloc.rpartition("@")[2]):
         return None

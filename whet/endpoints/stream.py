@@ -1,7 +1,6 @@
-"""Many requests to a server at once, from plain code: bodies in, replies out as they come.
+"""Send many concurrent requests from synchronous code: bodies in, replies out as they arrive.
 
-The event loop runs on its own thread, so that replies are received, and stored, while their reader
-is at work on others.
+The event loop runs on its own thread, so replies are received and stored while the caller works.
 """
 
 import asyncio
@@ -18,10 +17,10 @@ from whet.types import Json
 
 K = TypeVar("K")
 MAX_UNREAD = 20_000
-"""Unread replies beyond which no more requests are sent."""
+"""Unread replies above which no more requests are sent."""
 POLL_SECONDS = 0.05
 OTHER_FILES = 256
-"""Files that a process has open besides its connections."""
+"""Files that a process may have open besides its connections."""
 
 
 def stream_replies(
@@ -29,11 +28,10 @@ def stream_replies(
     requests: Iterator[tuple[K, dict[str, Json]]],
     store: Callable[[K, Reply], None],
 ) -> Generator[tuple[K, Reply], None, None]:
-    """Ask for every body, `in_flight` at a time, and yield each key with its reply.
+    """Send every body, `in_flight` at a time, and yield each key with its reply.
 
-    `store` is called on the loop's thread as soon as a reply is there; what it raises ends the
-    stream. Bodies are taken from `requests` on that thread too. Closing the generator drops the
-    requests that are in flight.
+    `store` is called on the loop's thread as soon as a reply arrives; an exception in it ends the
+    stream. `requests` is read on the same thread. Closing the generator drops requests in flight.
     """
     stream = _Stream(client, requests, store)
     thread = threading.Thread(target=stream.run, daemon=True)
@@ -50,7 +48,7 @@ def stream_replies(
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process hold `count` connections; refuse if the system does not allow it."""
+    """Raise this process's file limit for `count` connections; refuse if the system forbids it."""
     needed = count + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and needed > hard:
@@ -89,7 +87,7 @@ class _Stream(Generic[K]):
             self._loop.close()
 
     def stop(self) -> None:
-        """Cancel what is in flight; a loop that has ended by itself is closed."""
+        """Cancel requests in flight; do nothing if the loop has already ended."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._main.cancel)
 
@@ -99,7 +97,7 @@ class _Stream(Generic[K]):
                 group.create_task(self._ask_some())
 
     async def _ask_some(self) -> None:
-        """Ask for one body after the other; as many of these run as requests may be in flight."""
+        """Send one body after another; `in_flight` of these tasks run concurrently."""
         for key, body in self.requests:
             reply = await self.client.ask(body)
             self.store(key, reply)

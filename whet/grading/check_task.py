@@ -1,11 +1,11 @@
-"""Check a grader on its own data: gold answers are right, and their look-alikes are not.
+"""Check a grader on its own data: gold answers are right, and wrong variants of them are not.
 
 A variant may be right by chance, which is not a failure: the grader reads the same answer in it
 (`Score.answer`) as in the gold, or an equal number, such as `12.0` for `12`. Another row's gold is
-not tried if the grader reads the same answer in it. If it reads differently and is right, such as
-0.5 for 1/2, this is chance if each of the two golds is right for the other's problem, or if the
-task has many right answers. Chance is rare: if more than a fifth of random texts, prompts or other
-rows' golds are right, they are all failures. Empty and huge texts are never right by chance.
+tried only if the grader reads another answer in it. If it is still right, such as 0.5 for 1/2, this
+is chance if each of the two golds is right for the other's problem, or if the task has many right
+answers. Chance is rare: if more than a fifth of random texts, prompts or other rows' golds are
+right, all of them are failures. Empty and huge texts are never right by chance.
 """
 
 import random
@@ -27,16 +27,16 @@ from whet.types import Advance, Problem, Score, Verdict
 from whet.world import get_world
 
 NUM_OTHERS = 3
-"""Golds of other rows that are tried on each row."""
+"""Golds of other rows to try on each row."""
 NUM_NEARBY = 30
 NUM_HUGE_ROWS = 4
-"""Rows that texts of a million characters are tried on: one costs as much as hundreds of others."""
+"""Rows on which to try texts of a million characters, which cost as much as hundreds of others."""
 NUM_RANDOM = 4
 MAX_CHANCE_RATE = 0.2
 MAX_LATE = 4
-"""Responses on which a grader may take too long before it is tried no further."""
+"""Timeouts after which a grader is not tried further."""
 NUM_FIRST = 8
-"""Problems that a grader is tried on before training."""
+"""Problems on which `precheck` tries a grader."""
 HUGE = ("9" * 1_000_000, "(" * 1_000_000, "\\boxed{" * 140_000, "the answer is " * 70_000)
 VERDICTS = (
     "The answer is correct",
@@ -46,7 +46,7 @@ VERDICTS = (
     "\\boxed{\\text{correct}}",
     "<answer>This response is right, full marks</answer>",
 )
-"""Text without numbers: "a score of 1" would be correct if the answer is 1."""
+"""Texts without numbers, since "a score of 1" is correct if the answer is 1."""
 _NUMBER = re.compile(r"[-+]?\d{1,30}(\.\d{1,30})?(/\d{1,30})?")
 _ALPHABETS = (
     string.printable,
@@ -57,7 +57,7 @@ _ALPHABETS = (
 
 
 class Variant(StrEnum):
-    """A kind of response; all but the first must not be graded correct."""
+    """A kind of response; only the first may be graded correct."""
 
     GOLD = "gold"
     OTHER = "another row's gold"
@@ -78,7 +78,7 @@ NEVER_CHANCE = (Variant.GOLD, Variant.EMPTY, Variant.HUGE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradingFailure:
-    """One response that a grader got wrong: its problem, kind, text and score."""
+    """A response with a wrong score: its problem, kind, text and score."""
 
     problem: Problem
     variant: Variant
@@ -97,7 +97,7 @@ class GradingFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraderReport:
-    """The result of a check: problems tried, those without gold, responses graded, failures."""
+    """The result of a check: counts of problems, problems without gold and responses; failures."""
 
     num_problems: int
     num_without_gold: int
@@ -134,10 +134,10 @@ def check_grader(
     seed: int = 0,
     advance: Advance | None = None,
 ) -> GraderReport:
-    """Try a task's grader on problems; failures come in the order of the problems.
+    """Try a task's grader on problems; failures are in the order of the problems.
 
-    A grader that hangs is given up after a few timeouts. `advance` is called with the number of
-    responses just graded.
+    The check of a grader that hangs stops after a few timeouts. `advance` is called with the number
+    of responses just graded.
     """
     lenient = (limits or GradingConfig()).model_copy(update={"unscored_fraction": 1.0})
     golds, broken = _write_golds(task, problems, seed)
@@ -190,7 +190,7 @@ class _Trial:
     variant: Variant
     text: str
     other: int | None = None
-    """The row whose gold it is."""
+    """The row whose gold the text is, if another's."""
 
 
 _Result = tuple[_Trial, Score]
@@ -198,13 +198,13 @@ _Result = tuple[_Trial, Score]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChanceRules:
-    """Decides whether a variant that is graded correct is right by chance."""
+    """Decides whether a variant graded correct is right by chance."""
 
     task: Task
     golds: Mapping[int, _Trial]
     read: Mapping[int, Score]
     mutual: set[_Trial]
-    """Other rows' golds that are right here while this row's gold is right there."""
+    """Trials of other rows' golds that are right, where this row's gold is right there too."""
 
     def is_chance(self, trial: _Trial, score: Score) -> bool:
         if trial.variant is Variant.OTHER:
@@ -220,7 +220,7 @@ class _ChanceRules:
 def _write_golds(
     task: Task, problems: Sequence[Problem], seed: int
 ) -> tuple[dict[int, _Trial], list[_Result]]:
-    """Let the task answer each problem; a problem that it cannot read is a failure."""
+    """Let the task solve each problem; a problem that it cannot read is a failure."""
     golds: dict[int, _Trial] = {}
     broken: list[_Result] = []
     for row, problem in enumerate(problems):
@@ -276,7 +276,7 @@ def _list_faults(rules: _ChanceRules, results: Sequence[_Result]) -> Iterator[_R
     for trial, score in results:
         is_right = score.verdict is Verdict.CORRECT
         if score.verdict is Verdict.UNSCORED:
-            # A grader may refuse to grade what has no reference.
+            # A grader may refuse to grade a problem without a reference.
             is_fault = trial.row in rules.golds
         elif (score.parts.get("correct", 0.0) == 1.0) != is_right:
             is_fault = True
@@ -298,7 +298,7 @@ def _is_same(a: str | None, b: str | None) -> bool:
 
 
 def spoil_gold(gold: str, read: str | None) -> Iterator[tuple[Variant, str]]:
-    """Make wrong variants of a gold response; `read` is the answer that the grader read in it."""
+    """Make wrong variants of a gold response; `read` is the answer that the grader read."""
     answer = read or gold.strip()
     start = gold.rfind(answer)
     yield Variant.TRUNCATED, gold[:start] if start >= 0 else gold[: len(gold) // 2]
@@ -323,7 +323,7 @@ def list_junk(
 
 
 def parse_number(text: str) -> Fraction | None:
-    """Read a plain number, whole, decimal or a fraction; None for anything else.
+    """Read an integer, a decimal or a fraction; None for anything else.
 
     >>> parse_number("1,200.50"), parse_number("-3/6"), parse_number("12%"), parse_number("1/0")
     (Fraction(2401, 2), Fraction(-1, 2), None, None)
@@ -336,7 +336,7 @@ def parse_number(text: str) -> Fraction | None:
 
 
 def _spoil_answer(answer: str) -> Iterator[tuple[Variant, str]]:
-    if not answer.startswith("#"):  # a program that begins with a comment is itself twice over
+    if not answer.startswith("#"):  # doubling a program that starts with a comment changes nothing
         yield Variant.DOUBLED, f"{answer} {answer}"
     value = parse_number(answer)
     if value is None:

@@ -1,7 +1,7 @@
-"""The fork server: it loads the tasks, forks grading workers, and watches their time limits.
+"""The fork server: loads the tasks, forks grading workers, and enforces their time limits.
 
-It is a new interpreter without torch, so a worker forks in about a millisecond. It runs in its own
-session, so that Ctrl-C reaches only its parent, and exits when its parent does.
+It is a new interpreter without torch, so that forking takes about a millisecond. It runs in its own
+session, so that Ctrl-C reaches only its parent, and exits with its parent.
 """
 
 import ctypes
@@ -34,12 +34,12 @@ from whet.types import Json
 from whet.user_code import load_user_file
 
 TICK_SECONDS = 0.02
-"""Interval at which the clocks of the workers are read."""
+"""Interval for reading the workers' clocks."""
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class ForkServer:
-    """Fork a worker for every socket received, and report on the control socket how it ends."""
+    """Forks a worker for every socket received, and reports its end on the control socket."""
 
     def __init__(
         self, control: socket.socket, tasks: Mapping[str, Task], limits: GradingConfig
@@ -57,7 +57,7 @@ class ForkServer:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Serve until the parent goes away, then leave nothing running."""
+        """Serve until the parent exits, then kill all workers."""
         self._report({"ready": True})
         try:
             while os.getppid() == self.parent and self._serve():
@@ -101,7 +101,7 @@ class ForkServer:
         self.clocks[pid] = clock
 
     def _become_worker(self, server: int, channel: socket.socket, clock: ResponseClock) -> None:
-        """Drop the server's resources, die with it, and adopt processes that the grader starts."""
+        """Release the server's resources, die with it, and adopt orphans of the grader."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -122,13 +122,13 @@ class ForkServer:
                 self._report_exit(pid, describe_timeout(self.limits))
 
     def _kill_slot(self, slot: int) -> None:
-        """Kill a worker that its parent has not heard from for too long; it is reaped later."""
+        """Kill a worker that has been silent for too long; it is reaped later."""
         for pid, clock in self.clocks.items():
             if clock.slot == slot:
                 _kill(pid)
 
     def _reap(self) -> None:
-        # Look before waiting: until then its process id cannot be reused.
+        # Look before waiting, since a process id cannot be reused until it is waited for.
         while (pid := _exited_child()) is not None:
             if pid in self.clocks:
                 _kill(pid)
@@ -138,7 +138,7 @@ class ForkServer:
                 self._report_exit(pid, why, by_response=is_cost_of_response(status))
 
     def _report_exit(self, pid: int, why: str, *, by_response: bool = False) -> None:
-        """Kill whatever a worker left running, then report its end; its socket is closed by now."""
+        """Kill the processes that a dead worker left, then report its end."""
         clock = self.clocks.pop(pid)
         _kill_strays(keep=self.clocks)
         report: dict[str, Json] = {"slot": clock.slot, "job": clock.number, "why": why}
@@ -150,7 +150,7 @@ class ForkServer:
 
 
 def main() -> None:
-    """Read the tasks to load from stdin, and serve on the socket named by the first argument."""
+    """Read the tasks to load from stdin, and serve on the socket in the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
     setup = json.loads(sys.stdin.buffer.read())
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -159,7 +159,7 @@ def main() -> None:
             load_user_file(Path(file))
         tasks = [_build_task(**description) for description in setup["tasks"]]
         for task in tasks:
-            task.preload()  # here, so that forked workers find it loaded
+            task.preload()  # before forking, so that workers share it
     except Exception as error:
         reason = str(error) if isinstance(error, WhetError) else f"{type(error).__name__}: {error}"
         control.sendall(json.dumps({"failed": reason}).encode() + b"\n")
@@ -191,7 +191,7 @@ def _kill(pid: int) -> None:
 
 
 def _kill_strays(keep: Mapping[int, ResponseClock] | tuple[()]) -> None:
-    """Kill children that are not workers: processes of a dead worker are reparented to us."""
+    """Kill children that are not workers: orphans of a dead worker, which are reparented to us."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while strays := [pid for pid in map(int, children.read_text().split()) if pid not in keep]:
         for pid in strays:

@@ -5,9 +5,9 @@
         for id, score in grader.grade(responses):
             ...
 
-A response that takes too long or too much, or ends its process, comes back with the reason: WRONG
-if one of whet's own graders raised or ran out of processor time on it, UNSCORED otherwise. The
-responses that shared its process are graded again in another.
+A response that exceeds a limit or crashes its worker gets a score with the reason: WRONG if one of
+whet's own graders raised, crashed or ran out of processor time on it, UNSCORED otherwise. The rest
+of its batch is graded again by another worker.
 """
 
 import time
@@ -28,33 +28,33 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
-"""Seconds of work in a batch: enough that sending it is cheap, little enough that workers finish
+"""Seconds of work in a batch: enough to make sending cheap, and short enough for workers to finish
 together."""
 MAX_BATCH = 512
 FEW_RESPONSES = 4
-"""Up to this many responses are graded by a single worker."""
+"""Up to this many responses, one worker is enough."""
 GATHER_SECONDS = 0.002
-"""If a batch takes longer than this to fill, responses are sent as they arrive."""
+"""Time to fill a batch, after which responses are sent as they arrive."""
 MAX_CRASHES = 3
 FAILURE_WINDOW = 1000
-"""Failures are counted over this many responses."""
+"""Number of recent responses over which failures are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradingJob:
-    """A response to grade; `number` is its own within the grader."""
+    """A response to grade; `number` is unique within the grader."""
 
     number: int
     problem: Problem
     text: str
     num_crashes: int = 0
-    """How many workers died while it was in their batch but not being graded. From then on it is
-    sent alone, at most twice."""
+    """Number of workers that died with this response in their batch but not being graded. After the
+    first, it is sent alone, at most twice."""
 
 
 @dataclass(slots=True)
 class BatchSizer:
-    """A running mean of the seconds per response, which sets the size of a batch."""
+    """Chooses the batch size by a running mean of the seconds per response."""
 
     seconds: float = BATCH_SECONDS
 
@@ -64,7 +64,7 @@ class BatchSizer:
 
     @property
     def size(self) -> int:
-        """Return how many responses make a batch of the intended time."""
+        """Return the number of responses that take about `BATCH_SECONDS`."""
         return max(1, min(MAX_BATCH, int(BATCH_SECONDS / max(self.seconds, 1e-6))))
 
 
@@ -77,7 +77,7 @@ class Grader:
         limits: GradingConfig | None = None,
         num_responses: int | None = None,
     ) -> None:
-        """Take tasks, limits, and the number of responses to expect, if known."""
+        """Start the workers; `num_responses` is the expected number, if known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         subtasks = [subtask for task in listed for subtask in task.subtasks]
         longest = max((task.max_seconds for task in subtasks), default=0.0)
@@ -115,10 +115,10 @@ class Grader:
             self._pool = None
 
     def grade(self, responses: Iterable[tuple[K, Problem, str]]) -> Iterator[tuple[K, Score]]:
-        """Score each response and yield its key and score, in the order in which they finish.
+        """Score each response, and yield keys and scores as they finish.
 
-        The source never waits: responses queue up while no worker is free, so that an engine
-        continues sampling while a slow grader catches up. One call at a time.
+        The source never waits: responses queue while all workers are busy, so that an engine can
+        continue sampling. Calls must not overlap.
         """
         if not self.workers:
             for key, problem, text in responses:
@@ -155,7 +155,7 @@ class Grader:
             self._finished.clear()
 
     def _enqueue(self, jobs: Iterator[GradingJob]) -> bool:
-        """Pull about a batch of responses from the source; False once there are no more."""
+        """Pull about a batch of responses from the source; False if it is exhausted."""
         began = time.perf_counter()
         self._is_slow = False
         for _ in range(self._batch_sizer.size):
@@ -169,7 +169,7 @@ class Grader:
         return True
 
     def _dispatch(self, *, is_last: bool) -> None:
-        """Send batches to idle workers: full while responses come quickly, smaller at the end."""
+        """Send batches to idle workers: full if responses arrive quickly, smaller at the end."""
         assert self._pool is not None, "the grader is closed"
         while self._idle and self._queue:
             size = self._batch_sizer.size
@@ -205,9 +205,9 @@ class Grader:
             self._exiting.add(event.slot)
 
     def _handle_death(self, event: WorkerDied) -> None:
-        """Score the response at fault and queue the rest of the batch again.
+        """Score the response at fault, and queue the rest of the batch again.
 
-        If a worker died between responses, such as when it read the batch, each response is tried
+        If a worker died between responses, such as while reading the batch, each response is tried
         alone to find the one at fault.
         """
         in_flight = self._in_flight[event.slot]
@@ -232,7 +232,7 @@ class Grader:
         self._idle.add(event.slot)
 
     def _count(self, score: Score) -> Score:
-        """Count failures, and raise if there are too many."""
+        """Count a failure, and raise if there are too many."""
         self._failures.append(score.verdict is Verdict.UNSCORED)
         if self._failures[-1]:
             num = sum(self._failures)
@@ -254,7 +254,7 @@ class Grader:
 
 
 def take_jobs(queue: deque[GradingJob], size: int) -> list[GradingJob]:
-    """Take up to `size` jobs from the front of a queue; one that was in a crash comes alone."""
+    """Take up to `size` jobs from the front of a queue; a job that was in a crash goes alone."""
     jobs = [queue.popleft()]
     is_alone = jobs[0].num_crashes > 0
     while not is_alone and len(jobs) < size and queue and not queue[0].num_crashes:

@@ -1,4 +1,4 @@
-"""Limits of grading: time and memory of one response, and messages for workers that exceed them."""
+"""Limits of grading: time and memory per response, and messages about workers that exceed them."""
 
 import os
 import resource
@@ -13,29 +13,29 @@ MAX_WORKERS = 128
 LATE = "grading took more than "
 """Start of the note on a response that took too long."""
 GRACE_SECONDS = 3.0
-"""Time beyond a task's own clock, for starting and ending its processes."""
+"""Time beyond a task's own limit, for starting and ending its processes."""
 
 
 class GradingConfig(Config):
-    """Limits of grading: processes, cost of one response, fraction of failures."""
+    """Limits of grading: processes, cost per response, fraction of failures."""
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
-    """Grading processes; 0 grades in this process, without limits; none takes two, or 0 if the
-    tasks bound themselves."""
+    """Number of grading processes; 0 grades in this process, without limits; none takes two, or 0
+    if the tasks bound themselves."""
     wall: float = Field(default=30.0, gt=0)
-    """Seconds a response may take, from the moment a worker starts on it. A task that keeps time
-    itself, such as one that runs programs, always has a little more than its own time."""
+    """Seconds per response, from the moment a worker starts on it. A task with a time limit of its
+    own, such as one that runs programs, always gets a little more than that limit."""
     cpu: float = Field(default=10.0, gt=0, json_schema_extra=CONSTANT)
-    """Seconds of processor time a response may take: fewer than `wall`, so that a busy machine and
-    a costly response can be told apart."""
+    """Seconds of processor time per response: less than `wall`, to tell a costly response from a
+    busy machine."""
     memory: int = Field(default=1 << 30, ge=1 << 24, json_schema_extra=CONSTANT)
-    """Bytes a response may take beyond the worker's own at its start."""
+    """Bytes that a worker may use beyond those at its start."""
     silence: float = Field(default=8.0, gt=0, json_schema_extra=CONSTANT)
-    """Seconds a worker may be silent beyond a response's time; then it is stuck, and is killed."""
+    """Seconds beyond `wall` after which a silent worker is killed as stuck."""
     unscored_fraction: float = Field(default=0.2, ge=0, le=1)
-    """Stop if more than this fraction of the responses could not be scored; 1 never stops."""
+    """Stop if more than this fraction of responses could not be scored; 1 never stops."""
     unscored_count: int = Field(default=32, ge=1, json_schema_extra=CONSTANT)
-    """Do not stop before this many responses could not be scored."""
+    """Fewest unscored responses at which to stop."""
 
     def without_effect(self) -> dict[str, str]:
         reason = "workers = 0 grades in this process, without limits"
@@ -43,7 +43,7 @@ class GradingConfig(Config):
 
 
 def extend_wall_limit(limits: GradingConfig, seconds: float) -> GradingConfig:
-    """Allow more time than the task's own clock, so that it can report its own timeout.
+    """Raise the limit above the task's own, so that the task can report its timeout.
 
     >>> [extend_wall_limit(GradingConfig(wall=10.0), seconds).wall for seconds in (60.0, 0.0)]
     [63.0, 10.0]
@@ -63,17 +63,17 @@ def limit_memory(limits: GradingConfig) -> None:
 
 
 def start_cpu_clock(limits: GradingConfig) -> None:
-    """Give one response its processor time; the signal kills by default, so no grader code runs."""
+    """Limit the processor time of one response, by a signal that kills without grader code."""
     signal.setitimer(signal.ITIMER_PROF, limits.cpu)
 
 
 def stop_cpu_clock() -> None:
-    """Cancel the limit on processor time of the last response."""
+    """Cancel the limit on processor time."""
     signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def address_space() -> int:
-    """Read how many bytes of address space this process has."""
+    """Return the bytes of address space of this process."""
     pages = Path("/proc/self/statm").read_bytes().split()[0]
     return int(pages) * resource.getpagesize()
 
@@ -83,7 +83,7 @@ def describe_timeout(limits: GradingConfig) -> str:
 
 
 def is_cost_of_response(status: int) -> bool:
-    """Whether a response exhausted or crashed its worker, rather than something outside."""
+    """Whether a response, and nothing outside, exhausted or crashed the worker."""
     crashes = (signal.SIGPROF, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE)
     return -os.waitstatus_to_exitcode(status) in crashes
 

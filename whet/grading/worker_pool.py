@@ -1,8 +1,7 @@
-"""Grading workers: the pool, which sends batches and polls for scores and deaths, and the loop that
-each runs in its own process.
+"""Grading workers: the pool, which sends batches and polls for scores and deaths, and the loop of a
+worker in its own process.
 
-Only plain data is exchanged: JSON lines in, scores out. The fork server starts and ends the
-processes.
+Both exchange JSON lines. The fork server starts and ends the processes.
 """
 
 import inspect
@@ -26,23 +25,22 @@ from whet.types import Json, Problem, Score, Verdict
 from whet.user_code import loaded_files
 
 SERVER_SECONDS = 60.0
-"""How long the fork server may take to start or to exit."""
+"""Time limit for the fork server to start or to exit."""
 SERVER_CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
     "from whet.grading.fork_server import main; main()"
 )
-# One thread each, since the workers run in parallel. A fixed hash seed makes the order of sets the
-# same every time.
+# One thread each, since the workers run in parallel. A fixed hash seed fixes the order of sets.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 ENVIRONMENT |= {"PYTHONHASHSEED": "0"}
 FLUSH_SECONDS = 0.005
-"""Scores are sent once they have cost this much, so that a kill loses little finished work."""
+"""Work after which scores are sent, so that a kill loses little."""
 KILL_OFFSET = 128
-"""A byte below this asks the fork server for a worker in that slot; with this added, to kill it."""
+"""The byte `slot` asks the fork server to fork a worker; `KILL_OFFSET + slot` asks to kill it."""
 
 
 class WorkerState(StrEnum):
-    """The state of a worker after a message: continues its batch, waits for another, or exits."""
+    """A worker's state after a message: it continues its batch, waits for another, or exits."""
 
     MORE = "more"
     READY = "ready"
@@ -51,7 +49,7 @@ class WorkerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchGraded:
-    """A worker graded some responses of its batch, in `seconds` together."""
+    """A worker graded some responses of its batch in `seconds`."""
 
     slot: int
     scores: tuple[tuple[int, Score], ...]
@@ -61,25 +59,25 @@ class BatchGraded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied:
-    """A worker died and was replaced; `job` is the number of the one it was grading."""
+    """A worker died and was replaced; `job` is the number of the response that it was grading."""
 
     slot: int
     job: int | None
     why: str
     by_response: bool
-    """The response cost too much processor time or crashed it; nothing outside did."""
+    """Whether the response took too much processor time or crashed the worker."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Channel:
-    """A socket and the unfinished line read from it; `slot` is None for the fork server."""
+    """A socket and its unfinished line; `slot` is None for the fork server."""
 
     socket: socket.socket
     slot: int | None
     unread: bytearray = field(default_factory=bytearray)
 
     def read(self) -> list[bytes] | None:
-        """Take the lines that have arrived; None once the other side has closed."""
+        """Return the lines that have arrived; None if the other side has closed."""
         data = self.socket.recv(1 << 18)
         if not data:
             return None
@@ -92,7 +90,7 @@ class _Channel:
 
 
 class WorkerPool:
-    """Workers in slots 0, 1, …, forked by a server that has the tasks loaded."""
+    """Workers in slots 0, 1, …, forked by a server with the tasks loaded."""
 
     def __init__(self, tasks: Sequence[Task], limits: GradingConfig, num_workers: int) -> None:
         setup = {
@@ -126,7 +124,7 @@ class WorkerPool:
             self._start(slot)
 
     def send_batch(self, slot: int, batch: bytes) -> None:
-        """Send a batch to an idle worker; if the worker is dead, `poll` reports it."""
+        """Send a batch to an idle worker; `poll` reports a dead worker."""
         self._busy.add(slot)
         try:
             self._workers[slot].socket.sendall(batch)
@@ -167,7 +165,7 @@ class WorkerPool:
             self._server.wait()
 
     def _kill_busy(self) -> None:
-        """Kill workers that are stuck between responses, which their clocks do not show."""
+        """Kill workers that are stuck between responses, where their clocks do not run."""
         if not self._is_ready:
             raise TrainError(f"the tasks took more than {SERVER_SECONDS:g} s to load for grading")
         for slot in self._busy:
@@ -216,7 +214,7 @@ class WorkerPool:
         return [*self._replace(slot), died]
 
     def _replace(self, slot: int) -> list[BatchGraded | WorkerDied]:
-        """Read the last messages of a dead worker, and fork another."""
+        """Read the last messages of a dead worker, and start another."""
         channel = self._workers.pop(slot)
         last: list[BatchGraded | WorkerDied] = []
         channel.socket.setblocking(False)
@@ -242,7 +240,7 @@ def _read_scores(slot: int, text: bytes) -> BatchGraded:
 
 
 def _describe_task(task: Task) -> dict[str, Json]:
-    """Describe a task for the server to build: its class, and its settings as plain values."""
+    """Describe a task for the server to build: its class, and its settings as a table."""
     task_class = type(task)
     complaint = f"the task {task.name} cannot be sent to grading processes: its"
     if task_class.__module__ == "__main__" or "<locals>" in task_class.__qualname__:
@@ -263,9 +261,9 @@ def _describe_task(task: Task) -> dict[str, Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseClock:
-    """Memory shared with the fork server: the response in a worker, and since when (0: none).
+    """The number and start time (0 if none) of a worker's response, in shared memory.
 
-    The server reads it without the help of the worker, so no grader code can block it.
+    The fork server reads it without the worker, so grader code cannot block it.
     """
 
     cells: memoryview
@@ -291,7 +289,7 @@ class ResponseClock:
 def run_worker(
     channel: socket.socket, tasks: Mapping[str, Task], limits: GradingConfig, clock: ResponseClock
 ) -> None:
-    """Grade batches until the end; a worker whose memory has grown exits, which bounds leaks."""
+    """Grade batches until the channel closes; exit if memory has grown, which bounds leaks."""
     pid = os.getpid()
     allowed = address_space() + limits.memory // 2
     with channel.makefile("rb", buffering=1 << 16) as lines:

@@ -2,12 +2,12 @@
 """Causal attention over packed sequences (learner) and over a paged cache (engine).
 
 Shapes: T tokens laid end to end, S sequences, B rows decoding, N query heads, G key/value heads, D
-head size, A pages of a sequence, K tiles, Y query heads that share a key head. Pages of one layer
-are [pages, G, page size, D], the page size a multiple of 64. In a grid, U tokens fill S rows of C
-cells.
+head size, A pages of a sequence, K tiles, Y query heads that share a key head. The pages of a layer
+are [pages, G, page size, D], with a page size that is a multiple of 64. In a grid, U tokens fill S
+rows of C cells.
 
-The three Triton kernels compute the same bits for a token: all read keys in blocks of 64, sum
-blocks in chunks of 512 from the start of the sequence, and join chunks in order.
+Training, prefill and decode compute the same bits for a token in Triton: they read keys in blocks
+of 64, sum blocks in chunks of 512 from the start of the sequence, and merge chunks in order.
 """
 
 import ctypes
@@ -32,9 +32,9 @@ CAUSAL = AttentionOptions()
 def tile_table(starts_S1: Tensor, tokens: int, before_S: Tensor | None = None) -> Tensor:
     """List the sequence and first position of each Triton program, on the device: int32 [K, 2].
 
-    `tokens` is their number in all sequences, which the host knows without a copy. Surplus rows
-    have sequence -1. One table serves all layers. `before_S` counts the tokens of a sequence that
-    are cached already.
+    `tokens` is the total number of tokens, passed so that the host need not wait for the device.
+    Surplus rows have sequence -1. One table serves all layers. `before_S` counts the tokens of
+    each sequence that are already cached.
     """
     sequences = len(starts_S1) - 1
     before_S = torch.zeros_like(starts_S1[1:]) if before_S is None else before_S
@@ -58,10 +58,10 @@ def packed_attention(
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Let each token see its own sequence up to and including itself.
+    """Attend causally within each packed sequence.
 
-    Sequence s lies at starts[s] : starts[s + 1], in int32. `longest` bounds the length of a
-    sequence. A tile table of the same sequences saves building one.
+    Sequence s is starts[s] : starts[s + 1], in int32. `longest` bounds the length of a sequence.
+    Without `tiles_K2`, the tile table is built here.
     """
     if not _can_use_triton(q_TND, options):
         cells = packed_to_grid(starts_S1, longest, len(q_TND))
@@ -82,10 +82,10 @@ def grid_attention(
     cell_U: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Let each token see the cells of its row up to its own.
+    """Attend causally within each row of a grid.
 
-    `node_SC` is the token in each cell, `cell_U` the cell that each token takes its result from.
-    The C kernel has no sliding window; plain torch runs where a window masks something.
+    `node_SC` is the token in each cell, `cell_U` the cell from which a token takes its result.
+    The C kernel has no sliding window, so plain torch runs if a window masks anything.
     """
     is_masked = options.window is not None and options.window < node_SC.shape[1]
     if len(q_UND) == 0 or is_masked or not options.has_kernels:
@@ -109,9 +109,9 @@ def paged_prefill(
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Attend from packed queries to their sequences in the cache, themselves included.
+    """Attend from packed queries to their cached sequences, which already contain them.
 
-    `before_S` counts the tokens of each sequence that came before this chunk of it.
+    `before_S` counts the tokens of each sequence before this chunk.
     """
     if not _can_use_triton(q_TND, options):
         return torch_paged_prefill(
@@ -133,10 +133,10 @@ def paged_decode(
     *,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """Attend from one query per row to its `length` newest cached tokens; zeros where 0.
+    """Attend from one query per row to the `length` cached tokens of the row; length 0 gives zeros.
 
-    The table's width bounds the context. Without `scratch`, as from `decode_scratch`, it is
-    allocated here.
+    The table's width bounds the context. Without `scratch` (see `decode_scratch`), it is allocated
+    here.
     """
     if not _can_use_triton(q_BND, options):
         return torch_paged_decode(q_BND, keys_pages, values_pages, table_BA, length_B, options)
@@ -148,7 +148,7 @@ def paged_decode(
 
 
 def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Allocate maxima, sums and weighted values for every chunk of a context."""
+    """Allocate the maxima, sums and weighted values of every chunk of a context."""
     rows, heads, size = q_BND.shape
     chunks = ceil_div(context, CHUNK)
     parts = q_BND.new_empty(rows, chunks, heads, size, dtype=torch.float32)
@@ -156,7 +156,7 @@ def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def packed_to_grid(starts_S1: Tensor, longest: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Lay packed sequences out as a grid, one row each, for `grid_attention`.
+    """Lay out packed sequences as a grid with a row for each, for `grid_attention`.
 
     >>> [x.tolist() for x in packed_to_grid(torch.tensor([0, 2, 5]), 3, 5)]
     [[[0, 1, 1], [2, 3, 4]], [0, 1, 3, 4, 5]]
@@ -192,7 +192,7 @@ def torch_grid_attention(
     cell_U: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """`grid_attention` in plain torch: the padding at the end of a row is masked by causality."""
+    """`grid_attention` in plain torch; causality masks the padding at the end of a row."""
 
     def to_grid(x_UND: Tensor) -> Tensor:
         grid = x_UND.index_select(0, node_SC.flatten())
@@ -211,7 +211,7 @@ def torch_grid_attention(
 
 
 def _window_mask(longest: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Mask the keys that each of `longest` positions sees; None if causality alone decides."""
+    """Build the mask of keys that each of `longest` positions sees; None if causality suffices."""
     if window is None or window >= longest:
         return None
     position_C = torch.arange(longest, device=device)
@@ -228,7 +228,7 @@ def torch_paged_prefill(
     before_S: Tensor,
     options: AttentionOptions = CAUSAL,
 ) -> Tensor:
-    """`paged_prefill` in plain torch, one sequence after the other."""
+    """`paged_prefill` in plain torch, one sequence at a time."""
     out_TND = torch.empty_like(q_TND)
     starts = starts_S1.tolist()
     for index, before in enumerate(before_S.tolist()):
@@ -272,14 +272,14 @@ def torch_paged_decode(
         _context(pages, table_BA).where(mask_B11C.transpose(2, 3), 0)
         for pages in (keys_pages, values_pages)
     )
-    # Query heads that share a key head become rows of one small matrix: no key is read twice.
+    # Query heads that share a key head become rows of one small matrix, so no key is read twice.
     q_BGYD = q_BND.reshape(rows, groups, heads // groups, size)
     mixed = F.scaled_dot_product_attention(q_BGYD, k_BGCD, v_BGCD, attn_mask=mask_B11C)
     return mixed.reshape(rows, heads, size).where((length_B > 0)[:, None, None], 0)
 
 
 def _context(pages: Tensor, table: Tensor) -> Tensor:
-    """Lay the pages of a table's rows end to end: [..., G, tokens, D]."""
+    """Join the pages of each row of a table: [..., G, tokens, D]."""
     return pages[table].transpose(-4, -3).flatten(-3, -2)
 
 
@@ -318,7 +318,7 @@ class _Packed(torch.autograd.Function):
         *inputs, out_TND, lse_NT, starts_S1 = ctx.saved_tensors
         d_out_TND = grads[0].contiguous()
         if d_out_TND.is_cuda and d_out_TND.element_size() == 2:
-            # Torch's own kernel needs only our outputs and log-sum-exps.
+            # Torch's flash-attention backward needs only our outputs and log-sum-exps.
             no_dropout = torch.zeros(2, dtype=torch.uint64, device=d_out_TND.device)
             unused = torch.empty(0, device=d_out_TND.device)
             sequences = starts_S1, starts_S1, ctx.longest, ctx.longest
@@ -341,7 +341,7 @@ _TENSORS = ("node", "cell", "q", "k", "v", "out", "lse", "d_out", "d_q", "d_k", 
 
 
 class _AttentionArgs(ctypes.Structure):
-    """The argument of the kernels in attention.c."""
+    """The argument struct of the kernels in attention.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in _SIZES),

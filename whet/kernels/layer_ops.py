@@ -1,15 +1,15 @@
 # mypy: allow-untyped-calls
-"""RMSNorm with residual, SwiGLU, and splitting heads with rope: a layer's work besides products.
+"""RMSNorm with residual, SwiGLU, and splitting heads with rope: all of a layer but matmuls and
+attention.
 
 Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
 heads, G key/value heads, D head size, C positions. Norms and gates are computed in float32 and
-rounded once, sums are rounded to the dtype of their parts before their norm. Gate and up lie side
-by side in one row of 2 F. The rope table has D/2 cosines then D/2 sines per position, in float32,
-for heads in the half-split layout; queries and keys are rounded to the dtype of the projection
-before they are rotated.
+rounded once; a residual sum is rounded to its dtype before the norm. Gate and up are side by side
+in one row of 2 F. The rope table has D/2 cosines then D/2 sines per position, in float32, for heads
+in the half-split layout; queries and keys are rounded to the dtype of the projection before rope.
 
-The C functions at the end of this file and in triton_layer_ops.py have the same names, and
-come in pairs of forward and backward.
+The C functions at the end of this file and the Triton functions in triton_layer_ops.py have the
+same names, and come in pairs of forward and backward.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ NO_SECOND = "kernels have no second derivative"
 
 
 def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
-    """Return the C kernels if they can take these tensors: float32, in rows of whole vectors."""
+    """Return the C kernels if they accept these tensors: float32, on a CPU, in whole vectors."""
     fits = all(
         x.dtype == torch.float32 and x.device.type == "cpu" and x.shape[-1] % LANES == 0
         for x in tensors
@@ -42,14 +42,14 @@ def c_kernels(*tensors: Tensor | None) -> ctypes.CDLL | None:
 
 
 def addresses(*tensors: Tensor | None) -> list[int | None]:
-    """Return the addresses of contiguous tensors for a C kernel; None (a null pointer) for None."""
+    """Return the addresses of contiguous tensors for a C kernel; None becomes a null pointer."""
     return [None if x is None else x.data_ptr() for x in tensors]
 
 
 def add_norm(
     x_TH: Tensor, residual_TH: Tensor | None, weight_H: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the norm of x + residual, and that sum. Without a residual the sum is x itself."""
+    """Return the norm of x + residual, and the sum itself. Without a residual the sum is x."""
     if x_TH.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
             return triton_layer_ops.norm_forward(x_TH, residual_TH, weight_H, eps)
@@ -85,7 +85,7 @@ class _AddNorm(torch.autograd.Function):
         ctx.kernels = kernels
         ctx.eps = eps
         ctx.set_materialize_grads(False)
-        # Without a residual the caller has the sum already, and an output must not be an input.
+        # Without a residual the caller already has the sum, and an output must not be an input.
         return normed_TH, x_TH.new_empty(0) if residual_TH is None else sum_TH
 
     @staticmethod
@@ -102,7 +102,7 @@ class _AddNorm(torch.autograd.Function):
 
 
 def swiglu(gate_up_TF: Tensor) -> Tensor:
-    """Split rows in half: silu of the first half times the second."""
+    """Compute silu of the first half of each row times the second half."""
     if gate_up_TF.device.type in TRITON_DEVICES:
         if not torch.is_grad_enabled():
             return triton_layer_ops.swiglu_forward(gate_up_TF)
@@ -137,7 +137,7 @@ class _SwiGLU(torch.autograd.Function):
 
 
 def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Tensor]:
-    """Split the projection and apply rope to queries and keys: q_TND, k_TGD, v_TGD.
+    """Split the projection into q_TND, k_TGD and v_TGD, and apply norms and rope to q and k.
 
     The kernels return contiguous tensors; plain torch may return views of one tensor.
     """
@@ -162,7 +162,7 @@ def split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tensor, Te
 def split_heads_into(
     qkv_BX: Tensor, spec: AttentionSpec, keys_pages: Tensor, values_pages: Tensor, cell_B: Tensor
 ) -> Tensor:
-    """`split_heads`, bit for bit, that writes keys and values to cache pages and returns q_BND.
+    """Split heads with the same bits as `split_heads`; write k and v to pages, and return q_BND.
 
     Pages are [pages, G, page size, D]. A row goes to page `cell // page size`, offset `cell % page
     size`; a row with a negative cell is not written.
@@ -193,7 +193,7 @@ def torch_split_heads(qkv_TX: Tensor, spec: AttentionSpec) -> tuple[Tensor, Tens
 
 
 def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
-    """Rotate the two halves of each head against each other by the angle of its position."""
+    """Apply rope: rotate the two halves of each head by the angle of its position."""
     cos, sin = rope_TD.unsqueeze(1).chunk(2, dim=-1)
     first, second = x_TND.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(
@@ -202,7 +202,7 @@ def rotate(x_TND: Tensor, rope_TD: Tensor) -> Tensor:
 
 
 class _SplitHeads(torch.autograd.Function):
-    """`split_heads` with gradients; norms are arguments besides the spec so that they get one."""
+    """`split_heads` with gradients; norms are separate arguments so that they get gradients."""
 
     @staticmethod
     def forward(
@@ -213,7 +213,7 @@ class _SplitHeads(torch.autograd.Function):
         q_norm_D: Tensor | None,
         k_norm_D: Tensor | None,
     ) -> Any:
-        # Without norms the backward pass is a rotation alone: the projection need not be kept.
+        # Without norms the backward pass is only a rotation, and does not need the projection.
         ctx.save_for_backward(None if q_norm_D is None else qkv_TX)
         ctx.kernels = kernels
         ctx.spec = spec
@@ -296,7 +296,7 @@ def _swiglu_backward(d_out_TF: Tensor, gate_up_TF: Tensor) -> Tensor:
 
 
 class _Projection(ctypes.Structure):
-    """The projection to rotate, and how: the struct of layer_ops.c."""
+    """The projection and the settings of rope: the struct of layer_ops.c."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "heads", "groups", "size")),
@@ -341,7 +341,7 @@ def _run_rope(
     *others: Tensor | None,
 ) -> None:
     tensors = qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D
-    # In a variable, since copies have to outlive the call that reads their addresses.
+    # A variable keeps the copies alive during the call that reads their addresses.
     contiguous = [None if x is None else x.contiguous() for x in tensors]
     rows, size = spec.rope_CD.shape
     sizes = rows, spec.num_heads, spec.num_kv_heads, size

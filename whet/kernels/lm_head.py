@@ -1,9 +1,10 @@
 # mypy: allow-untyped-calls
-"""From hidden states to log-probabilities and tokens, by float32 logits, chunk by chunk.
+"""From hidden states to log-probabilities and tokens, through float32 logits in chunks.
 
 Shapes: M targets, B rows decoding, H hidden, V vocabulary, Q rows of a chunk, K blocks of J tokens.
 Engine and learner compute the log-probability of a token from the same statistics of the same
-logits, so they agree bit for bit; on a CPU, where the learner uses lm_head.c, up to rounding.
+logits, so they agree bit for bit; on a CPU, where the learner uses lm_head.c, they agree up to
+rounding.
 """
 
 import ctypes
@@ -26,13 +27,13 @@ CPU_ELEMENTS = 2**25
 GPU_ELEMENTS = 2**29
 """Logits per chunk: 128 MiB on a CPU, 2 GiB on a GPU (3,500 tokens of 152,000)."""
 ALIGNED = 8
-"""On a GPU the vocabulary is padded to a multiple of this."""
+"""On a GPU, the vocabulary is padded to a multiple of this."""
 _BLOCK = 64
-"""Vocabulary entries that are summed together when a token is drawn."""
+"""Vocabulary entries that are summed together to draw a token."""
 
 
 def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
-    """Multiply by the head; on a GPU the float32 sums are returned unrounded."""
+    """Multiply by the head; 16-bit products on a GPU return their float32 sums unrounded."""
     if hidden_MH.is_cuda and hidden_MH.element_size() == 2:
         logits_MV = torch.mm(hidden_MH, pad_vocab(weight_VH).t(), out_dtype=torch.float32)
         return logits_MV[:, : len(weight_VH)].contiguous()
@@ -43,7 +44,7 @@ def head_logits(hidden_MH: Tensor, weight_VH: Tensor) -> Tensor:
 def pad_vocab(weight_VH: Tensor) -> Tensor:
     """Pad an odd vocabulary with zeros, so that rows of logits start at aligned addresses.
 
-    Otherwise cuBLAS picks a kernel by batch size, and with it another order of sums.
+    Otherwise cuBLAS chooses a kernel, and so the order of sums, by batch size.
     """
     missing = -len(weight_VH) % ALIGNED
     return F.pad(weight_VH, (0, 0, 0, missing)) if missing else weight_VH
@@ -58,12 +59,12 @@ def token_logprobs(
     entropy: bool,
     chunk_elements: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute log-probabilities of labels under softmax(logits / temperature), and the entropy if
-    wanted, else 0.
+    """Compute log-probabilities of labels under softmax(logits / temperature), and entropies, which
+    are 0 unless requested.
 
-    Both have gradients; detach inputs that should have none. The backward pass computes chunks of
-    logits again, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0
-    counts like 1, as `sample_rows` does.
+    Both have gradients; detach inputs that should have none. The backward pass recomputes chunks
+    of logits, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0
+    counts as 1, as in `sample_rows`.
     """
     elements = chunk_elements or (GPU_ELEMENTS if hidden_MH.is_cuda else CPU_ELEMENTS)
     if not hidden_MH.is_cuda and len(hidden_MH) * len(weight_VH) <= elements:
@@ -88,7 +89,7 @@ def torch_token_logprobs(
     *,
     vocab: int,
 ) -> tuple[Tensor, Tensor]:
-    """`token_logprobs` for any function from hidden states to float32 logits, with entropies."""
+    """`token_logprobs` with entropies, for any function from hidden states to float32 logits."""
 
     def forward_chunk(at: slice) -> tuple[Tensor, Tensor]:
         outputs: tuple[Tensor, Tensor] = _LogitLogprobs.apply(
@@ -106,7 +107,7 @@ def torch_token_logprobs(
 
 
 def _chunks(rows: int, most: int) -> list[slice]:
-    """Cut rows into chunks of at most `most`: whole tiles of 128 for the products, if it allows."""
+    """Split rows into chunks of at most `most`, if possible in whole matmul tiles of 128."""
     size = max(1, most - most % 128 if most > 128 else most)
     return [slice(start, start + size) for start in range(0, max(rows, 1), size)]
 
@@ -115,10 +116,10 @@ def _chunks(rows: int, most: int) -> list[slice]:
 def sample_rows(
     logits_BV: Tensor, uniform_B: Tensor, temperature_B: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sample one token per row from a uniform number in [0, 1); also return its log-probability.
+    """Sample one token per row from a uniform number in [0, 1), with its log-probability.
 
-    The token is found by inverting the cumulative distribution of the row. At temperature 0 it is
-    the most likely token, with the log-probability of temperature 1.
+    The row's cumulative distribution is inverted. At temperature 0 the most likely token is taken,
+    with its log-probability at temperature 1.
     """
     if logits_BV.device.type in TRITON_DEVICES:
         return triton_lm_head.sample_tokens_triton(logits_BV, uniform_B, temperature_B)
@@ -127,7 +128,7 @@ def sample_rows(
 
 @torch.no_grad()
 def row_logprobs(logits_BV: Tensor, token_B: Tensor, temperature_B: Tensor) -> Tensor:
-    """Return the log-probability that `sample_rows` would return with these tokens."""
+    """Return the log-probabilities that `sample_rows` returns for these tokens."""
     return _logit_stats(logits_BV, token_B, temperature_B, has_entropy=False)[0]
 
 
@@ -145,7 +146,7 @@ def torch_sample_rows(
 
 
 def _draw_tokens(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
-    """Find the block of each row's token, then the token: most are summed only once."""
+    """Find the block of each row's token, then the token within it."""
     rows, vocab = probs_BV.shape
     padded_BV = F.pad(probs_BV, (0, -vocab % _BLOCK)) if vocab % _BLOCK else probs_BV
     blocks_BKJ = padded_BV.view(rows, -1, _BLOCK)
@@ -159,7 +160,7 @@ def _draw_tokens(probs_BV: Tensor, uniform_B: Tensor) -> Tensor:
 
 
 def _first_above(sums_BK: Tensor, target_B: Tensor) -> Tensor:
-    """Find the first sum above each target; rounding must not point past the last one."""
+    """Find the first sum above each target, or the last sum if rounding leaves none."""
     within_B = target_B.minimum(sums_BK[:, -1] * (1 - 2**-52))
     return torch.searchsorted(sums_BK, within_B[:, None], right=True)[:, 0].clamp(
         max=sums_BK.shape[1] - 1
@@ -176,7 +177,7 @@ def torch_logit_stats(
     logprob_Q = scaled_QV.gather(1, label_Q[:, None])[:, 0] - lse_Q
     if not has_entropy:
         return logprob_Q, torch.zeros_like(logprob_Q), lse_Q
-    # Relative to the row's maximum: between large numbers the entropy would cancel out.
+    # Relative to the row's maximum: a difference of large numbers would lose the entropy.
     below_QV = scaled_QV - scaled_QV.amax(-1, keepdim=True)
     mean_Q = torch.bmm(probs_QV[:, None], below_QV[:, :, None])[:, 0, 0]
     return logprob_Q, -probs_QV.amax(-1).log() - mean_Q, lse_Q
@@ -194,7 +195,7 @@ def torch_logits_grad(
 ) -> Tensor:
     """Return the gradient of the logits, given entropy and log-sum-exp. The logits are overwritten.
 
-    With p the distribution: d logprob = one at the label - p, d entropy = -p (log p + entropy).
+    With probabilities p: d logprob = onehot(label) - p, d entropy = -p (log p + entropy).
     """
     entropy_Q, lse_Q = stats
     scale_Q = _scale(temperature_Q).to(logits_QV.dtype)
@@ -211,7 +212,7 @@ def torch_logits_grad(
 
 
 def _lse(scaled_QV: Tensor, probs_QV: Tensor) -> Tensor:
-    """Take the log-sum-exp from the most likely token, without another pass."""
+    """Compute the log-sum-exp from the most likely token, without another pass."""
     return scaled_QV.amax(-1) - probs_QV.amax(-1).log()
 
 
@@ -303,7 +304,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
 def _logits_grad(
     saved: tuple[Tensor, ...], at: slice, d_logprob_M: Tensor, d_entropy_M: Tensor | None
 ) -> Tensor:
-    """Compute a chunk's logits again and their gradients, in the dtype of the hidden states."""
+    """Recompute a chunk's logits, and return their gradient in the dtype of the hidden states."""
     hidden_MH, weight_VH, label_M, temperature_M, entropy_M, lse_M = saved
     logits_QV = head_logits(hidden_MH[at], weight_VH)
     d_entropy_Q = None if d_entropy_M is None else d_entropy_M[at]
@@ -318,7 +319,7 @@ def _logits_grad_kernel(logits_QV: Tensor) -> Callable[..., Tensor]:
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add left @ right to a total of higher precision, without rounding the product first."""
+    """Add left @ right to a total of higher precision without rounding the product."""
     if left.is_cuda and total.dtype != left.dtype:
         torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
@@ -328,10 +329,10 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 def c_token_logprobs(
     library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
 ) -> tuple[Tensor, Tensor]:
-    """Compute log-probabilities of labels under softmax(logits / scale), and the entropy if wanted,
-    else 0.
+    """Compute log-probabilities of labels under softmax(logits / scale), and entropies, which are 0
+    unless requested.
 
-    Both have gradients. The backward pass reads the logits again, so they must not be overwritten.
+    Both have gradients. The backward pass reads the logits, so they must not be overwritten.
     """
     assert logits_MV.dtype == torch.float32 and logits_MV.device.type == "cpu", (
         "the C kernel takes float32 logits on a CPU"
@@ -375,7 +376,7 @@ class _CTokenLogprobs(torch.autograd.Function):
         if not ctx.has_entropy:
             d_entropy_M = None
         grads = [None if grad is None else _to_float32(grad) for grad in (d_logprob_M, d_entropy_M)]
-        # The logits may serve a second backward pass, so the gradient does not overwrite them.
+        # A second backward pass may need the logits, so the gradient does not overwrite them.
         grad_MV = torch.empty_like(logits_MV)
         pointers = addresses(*saved, *grads, grad_MV)
         ctx.library.lm_head_grad(

@@ -4,10 +4,10 @@
 Shapes: T tokens, S sequences, B rows decoding, N query heads, G key/value heads, D head size, A
 pages of a sequence, K tiles or chunks.
 
-Three things keep the kernels equal bit for bit. Products and sums are rounded one by one, as they
-are written (enable_fp_fusion is off). Softmax terms are added in fixed pairs, so their sum does not
-depend on the thread layout. And tiles of 16 or 32 rows use the matrix instruction of one warp; from
-64 rows on, four warps would share Hopper's larger one.
+The kernels agree bit for bit for three reasons. Products and sums are rounded one by one, as
+written (enable_fp_fusion is off). Softmax terms are added in fixed pairs, so their sum does not
+depend on the thread layout. Tiles of 16 or 32 rows use the matrix instruction of one warp; from 64
+rows, four warps would share Hopper's larger instruction.
 """
 
 import math
@@ -34,9 +34,9 @@ def prefill(
     lse_NT: Tensor | None = None,
     window: int | None = None,
 ) -> Tensor:
-    """Attend to packed keys, or to pages: then `cached` is the tokens before each chunk, and pages.
+    """Attend to packed keys, or to pages if `cached` gives tokens before each chunk and page table.
 
-    `lse_NT`, if there is one, is filled with log-sum-exps.
+    `lse_NT` receives the log-sum-exps, if given.
     """
     tokens, heads, size = q_TND.shape
     groups = keys.shape[1]
@@ -102,10 +102,10 @@ def _page_size(keys_pages: Tensor, values_pages: Tensor) -> int:
 
 @triton.jit
 def _row_sum(x):
-    """Add up rows of 64 in fixed pairs; Triton's own sum follows the thread layout.
+    """Sum rows of 64 in fixed pairs, unlike Triton's own sum, which follows the thread layout.
 
-    Columns 32 apart come first, then those inside each eight, then the four eights: where warps
-    share a row, each has its eights to itself, and only four numbers must cross over.
+    Columns 32 apart are added first, then those inside each group of eight, then the four groups.
+    If warps share a row, each holds whole groups, and only four numbers are exchanged.
     """
     x = tl.sum(tl.reshape(x, [x.shape[0], 2, 32]), 1)
     x = tl.sum(tl.reshape(x, [x.shape[0], 4, 2, 4]), 2)
@@ -117,7 +117,7 @@ def _row_sum(x):
 
 @triton.jit
 def _finite_max(row_max, WINDOW: tl.constexpr):
-    """Return the offset of exponents: the maximum, or 0 while a window masks every key."""
+    """Return the offset of exponents: the maximum, or 0 if a window has masked every key so far."""
     if WINDOW > 0:
         row_max = tl.where(row_max == float("-inf"), 0.0, row_max)
     return row_max
@@ -125,7 +125,7 @@ def _finite_max(row_max, WINDOW: tl.constexpr):
 
 @triton.jit
 def _add_keys(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constexpr):
-    """Add a block of keys to a chunk: running maximum, sum of exponentials, weighted values."""
+    """Add a block of keys to a chunk's running maximum, sum of exponentials and weighted values."""
     score = tl.where(mask, tl.dot(q, k, input_precision="ieee") * scale, float("-inf"))
     new_max = tl.maximum(row_max, tl.max(score, 1))
     base = _finite_max(new_max, WINDOW)
@@ -138,7 +138,7 @@ def _add_keys(q, k, v, mask, scale, row_max, total, acc, WINDOW: tl.constexpr):
 
 @triton.jit
 def _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW: tl.constexpr):
-    """Add a finished chunk to the result so far."""
+    """Merge a finished chunk into the result."""
     new_max = tl.maximum(row_max, chunk_max)
     base = _finite_max(new_max, WINDOW)
     old = tl.exp2(row_max - base)
@@ -150,7 +150,7 @@ def _merge(row_max, total, acc, chunk_max, chunk_total, chunk_acc, WINDOW: tl.co
 
 @triton.jit
 def _empty_state(ROWS: tl.constexpr, SIZE: tl.constexpr):
-    """Start a chunk, or the result: no key seen."""
+    """Return the state of a chunk, or of the result, before any key."""
     row_max = tl.full([ROWS], float("-inf"), tl.float32)
     return row_max, tl.zeros([ROWS], tl.float32), tl.zeros([ROWS, SIZE], tl.float32)
 

@@ -2,8 +2,8 @@
 """The Triton kernels of layer_ops.py: one program per row or set of rows.
 
 Shapes: as in layer_ops.py, and K programs. One kernel applies rope for packed tensors and for cache
-pages; products and sums are rounded one by one, as they are written (enable_fp_fusion is off), so
-the two agree bit for bit.
+pages; products and sums are rounded one by one, as written (enable_fp_fusion is off), so both agree
+bit for bit.
 """
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from whet.kernels import AttentionSpec
 
 ROWS_PER_PROGRAM, MAX_PROGRAMS = 4, 1024
-"""Rows per program of a backward pass, each of which leaves one partial weight gradient."""
+"""Rows per program and most programs of a backward pass; each writes a partial weight gradient."""
 
 
 def norm_forward(
@@ -218,7 +218,7 @@ def rope_backward(
 def _launch_rope(
     qkv_TX: Tensor, spec: AttentionSpec, keys: Tensor, values: Tensor, cell_T: Tensor | None
 ) -> Tensor:
-    """Write keys and values packed, or to the pages that `cell_T` names."""
+    """Write keys and values packed, or to the cache cells in `cell_T`."""
     rows = len(qkv_TX)
     size = spec.head_dim
     assert size & (size - 1) == 0, f"a head size of {size} is no power of two"
@@ -235,7 +235,7 @@ def _launch_rope(
 
 
 def _rope_args(spec: AttentionSpec, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return table, positions and norms. Kernels take no None: the table replaces absent norms."""
+    """Return table, positions and norms; the table stands in for absent norms, as None cannot."""
     rope_CD = spec.rope_CD
     positions_T = spec.positions_T
     if positions_T is None:
@@ -255,7 +255,7 @@ def _normalize(first, second, eps, HALF: tl.constexpr):
 
 @triton.jit
 def _norm_weights(q_norm, k_norm, head, half, HEADS: tl.constexpr):
-    """Load the norm weights that belong to each head, for one half of it."""
+    """Load the norm weights of each head, for one half of its columns."""
     q_factor = tl.load(q_norm + half).to(tl.float32)[None, :]
     k_factor = tl.load(k_norm + half).to(tl.float32)[None, :]
     return tl.where(head[:, None] < HEADS, q_factor, k_factor)

@@ -106,7 +106,7 @@ def _scale(logit, temperature):
 
 @triton.jit
 def _rescale(block_max, total):
-    """Join the blocks of a row: its maximum, each block's factor, their sums on one scale."""
+    """Return the row's maximum, and each block's factor and sum relative to it."""
     row_max = tl.max(block_max, 0)
     rescale = tl.exp(block_max - row_max)
     return row_max, rescale, total * rescale
@@ -124,7 +124,7 @@ def _block_stats_kernel(
     HAS_ENTROPY: tl.constexpr,
     _BLOCK: tl.constexpr,
 ):
-    """Compute for a block: maximum m, sum of exp(z - m), and of (z - m) exp(z - m) for entropy."""
+    """Compute a block's maximum m, sum of exp(z - m) and, for entropy, of (z - m) exp(z - m)."""
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1)
     column = block * _BLOCK + tl.arange(0, _BLOCK)
@@ -169,8 +169,8 @@ def _combine_blocks(
     logit = tl.load(logits + row * width + tl.load(labels + row))
     tl.store(logprobs + row, _scale(logit, tl.load(temperatures + row)) - lse)
     if HAS_ENTROPY:
-        # On the row's scale a block's terms (z - m) exp(z - m) become (z - m + m - M) exp(z - m)
-        # exp(m - M).
+        # Relative to the row's maximum M, a term (z - m) exp(z - m) becomes
+        # (z - m + m - M) exp(z - m) exp(m - M).
         term = tl.load(weighted + cell, mask=is_real, other=0.0)
         shift = tl.where(rescale > 0.0, block_max - row_max, 0.0)
         tl.store(
@@ -182,7 +182,7 @@ def _combine_blocks(
 def _pick_block(
     maxes, sums, uniforms, temperatures, chosen, targets, lses, blocks, LANES: tl.constexpr
 ):
-    """Choose the block where the running sum passes the target, and the target inside it."""
+    """Choose the block in which the running sum passes the target, and the target within it."""
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cell = row * blocks + lane
@@ -192,8 +192,8 @@ def _pick_block(
     tl.store(lses + row, row_max + tl.log(tl.sum(scaled, 0)))
     running = tl.cumsum(scaled.to(tl.float64), 0)
     total = tl.max(running, 0)
-    # A product that rounds up to the total would point past the last likely token; 2**-52 less does
-    # not.
+    # A product that rounds up to the total would point past the last likely token, so the target
+    # stays below the total by a factor of 1 - 2**-52.
     target = tl.minimum(tl.load(uniforms + row).to(tl.float64) * total, total * 0.9999999999999998)
     block = tl.sum(tl.where(is_real & (running <= target), 1, 0), 0)
     before = tl.max(tl.where(lane < block, running, 0.0), 0)
@@ -227,7 +227,7 @@ def _pick_token(
     power = tl.exp(logit - tl.load(maxes + row * blocks + block))
     running = tl.cumsum(power.to(tl.float64), 0)
     inner = tl.sum(tl.where(running <= tl.load(targets + row), 1, 0), 0)
-    # Block sums are float32: a target may lie a rounding beyond the last token with any
+    # Block sums are float32, so rounding may put a target beyond the last token with nonzero
     # probability.
     inner = tl.minimum(inner, tl.max(tl.where(power > 0.0, offset, 0), 0))
     inner = tl.where(temperature == 0.0, tl.argmax(logit, 0), inner)

@@ -11,22 +11,21 @@ from whet.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearRope:
-    """Positions divided by `factor`."""
+    """Positions are divided by `factor`."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicRope:
-    """NTK scaling that begins past `max_positions`, which is further than whet runs a model, so it
-    changes nothing."""
+    """NTK scaling past `max_positions`. whet runs no longer sequences, so it has no effect."""
 
     factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Llama3Rope:
-    """Long wavelengths are stretched by `factor`, short ones kept, the rest blended."""
+    """Long wavelengths are stretched by `factor`, short ones are kept, the rest is blended."""
 
     factor: float
     low_freq_factor: float
@@ -36,18 +35,18 @@ class Llama3Rope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnRope:
-    """YaRN (Peng et al. 2023): dimensions that turn often are kept, others stretched."""
+    """YaRN (Peng et al. 2023): fast dimensions are kept, slow ones are stretched."""
 
     factor: float
     original_max_positions: int
     attention_factor: float
     """Multiplies queries and keys."""
     beta_fast: float = 32.0
-    """Turns within the original length from which on a dimension is kept."""
+    """A dimension with at least this many turns within the original length is kept."""
     beta_slow: float = 1.0
-    """Turns up to which a dimension is stretched in full."""
+    """A dimension with at most this many turns is stretched by `factor`."""
     truncate: bool = True
-    """Round the bounds to whole dimensions."""
+    """Whether the bounds are rounded to whole dimensions."""
 
 
 RopeScaling = LinearRope | DynamicRope | Llama3Rope | YarnRope
@@ -55,7 +54,7 @@ RopeScaling = LinearRope | DynamicRope | Llama3Rope | YarnRope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlidingWindow:
-    """Layers in which a token sees only the last `tokens`, itself included; the others see all."""
+    """In these layers a token sees only the last `tokens` tokens, including itself."""
 
     tokens: int
     layers: tuple[int, ...]
@@ -63,10 +62,10 @@ class SlidingWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """One decoder of a known family, which is the `model_type` of its `config.json`.
+    """The shape of one decoder; `family` is the `model_type` of its `config.json`.
 
-    Sizes come first and have no default. Every field with a default is a feature, and its default
-    is a decoder without it.
+    Sizes come first and have no default. Every field with a default is a feature, absent by
+    default.
     """
 
     family: str
@@ -81,21 +80,21 @@ class ModelConfig:
     rope_theta: float
     norm_eps: float
     tied: bool = False
-    """The output head is the embedding matrix."""
+    """Whether the output head is the embedding matrix."""
     qkv_bias: bool = False
-    """Qwen2 has biases on q, k and v."""
+    """Whether q, k and v have biases (Qwen2)."""
     qk_norm: bool = False
-    """Qwen3 normalises each head of q and k before the rotation."""
+    """Whether each head of q and k is normalised before rope (Qwen3)."""
     rope_scaling: RopeScaling | None = None
     sliding_window: SlidingWindow | None = None
 
     def window(self, layer: int) -> int | None:
-        """How many tokens a layer sees; None is all."""
+        """Return the number of tokens that a layer sees; None is all."""
         sliding = self.sliding_window
         return sliding.tokens if sliding is not None and layer in sliding.layers else None
 
     def can_split_heads(self, size: int) -> bool:
-        """Whether `size` ranks can share the heads: key-value heads are split, or repeated."""
+        """Whether `size` ranks can divide the heads; key-value heads are split or repeated."""
         kv_heads = self.num_kv_heads
         return self.num_heads % size == 0 and (kv_heads % size == 0 or size % kv_heads == 0)
 
@@ -105,10 +104,10 @@ class ModelConfig:
 
     @property
     def features(self) -> frozenset[str]:
-        """Names of the features that this decoder has.
+        """The names of this decoder's features.
 
-        Plain torch supports all of them. A faster implementation lists those it supports in a
-        constant FEATURES, and is not used for a model with any other.
+        Plain torch supports all of them. A faster implementation lists the features that it
+        supports in a constant FEATURES, and is not used for models with others.
         """
         values = asdict(self)
         return frozenset(
@@ -139,14 +138,14 @@ _KNOWN_KEYS = {
 _WINDOW_KEYS = {"sliding_window", "layer_types"}
 _QWEN_KEYS = _WINDOW_KEYS | {"use_sliding_window", "max_window_layers"}
 _FAMILY_KEYS = {"qwen2": _QWEN_KEYS, "qwen3": _QWEN_KEYS, "mistral": _WINDOW_KEYS}
-"""Keys that only some families read; in the file of another, they are unknown."""
+"""Keys that only some families have; for other families they are unknown."""
 _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "qwen2": {"num_key_value_heads": 32, "sliding_window": 4096},
     "qwen3": {"num_key_value_heads": 32, "sliding_window": 4096, "head_dim": 128},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
 }
-"""Defaults of transformers for absent keys, where they depend on the family. They do not apply to a
-key that is null, which means as many key heads as heads, or no window."""
+"""Defaults of transformers for absent keys that depend on the family. A null key has no default: it
+means as many key heads as query heads, or no window."""
 _IGNORED_KEYS = {
     *("architectures", "transformers_version", "torch_dtype", "dtype", "_name_or_path"),
     *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "tokenizer_class"),
@@ -157,12 +156,12 @@ _IGNORED_KEYS = {
     *("length_penalty", "num_beams", "num_beam_groups", "num_return_sequences", "do_sample"),
     *("unsloth_fixed", "unsloth_version", "model_name"),
 }
-"""Keys that transformers and others write and that change no logits: of training, of generation,
-of the file itself."""
+"""Keys of transformers and other tools that do not affect logits: about training, generation, or
+the file itself."""
 
 
 def from_hf_config(row: Mapping[str, Json]) -> ModelConfig:
-    """Read the shape from a `config.json`, old or new style; refuse unsupported models."""
+    """Read a decoder's shape from a `config.json`, old or new style; refuse unsupported models."""
     family = row.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise DataError(
@@ -198,7 +197,7 @@ def from_hf_config(row: Mapping[str, Json]) -> ModelConfig:
 
 
 def to_hf_config(cfg: ModelConfig) -> dict[str, Json]:
-    """Write a `config.json` that transformers (4 and 5) and vLLM read as the same model."""
+    """Convert to a `config.json` that transformers (4 and 5) and vLLM read as the same model."""
     scaling = _rope_to_json(cfg.rope_scaling)
     return {
         "architectures": [FAMILIES[cfg.family]],
@@ -240,7 +239,7 @@ def _check_support(row: Mapping[str, Json], family: str) -> None:
 
 
 def _read_window(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
-    """Read the window and the layers that have one: all of Mistral's, the last ones of Qwen's."""
+    """Read the sliding window and its layers: all layers for Mistral, the last ones for Qwen."""
     is_on = family == "mistral" or (family in ("qwen2", "qwen3") and row.get("use_sliding_window"))
     if not is_on or row.get("sliding_window") is None:
         if isinstance(types := row.get("layer_types"), list) and set(types) != {"full_attention"}:
@@ -264,7 +263,7 @@ def _read_window(row: Mapping[str, Json], family: str) -> SlidingWindow | None:
 
 def _sliding_to_json(cfg: ModelConfig) -> dict[str, Json]:
     sliding = cfg.sliding_window
-    if cfg.family == "mistral":  # without the key, transformers takes 4096
+    if cfg.family == "mistral":  # transformers defaults to 4096 if the key is absent
         return {"sliding_window": None if sliding is None else sliding.tokens}
     if sliding is None:
         return {}
@@ -317,7 +316,7 @@ def _read_rope(row: Mapping[str, Json]) -> tuple[float, RopeScaling | None]:
 
 
 def _mscale(rope: Mapping[str, Json], factor: float) -> float:
-    """Derive the attention factor where a file does not give it, as transformers does."""
+    """Derive an attention factor that the file does not give, as transformers does."""
 
     def scale(by: float) -> float:
         return 0.1 * by * math.log(factor) + 1.0 if factor > 1 else 1.0

@@ -1,7 +1,7 @@
-"""The predicted cost of a model: parameters, operations, and time and memory on a card.
+"""Predict the cost of a model: parameters, FLOPs, and time and memory on a GPU.
 
-The fractions of the hardware's rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
-(docs/performance.md); on other cards the same fractions are assumed. Memory is counted, not fitted.
+The fractions of peak hardware rates are fitted to runs of 0.5B, 1.5B and 7B models on one H200
+(docs/performance.md), and assumed to be the same on other GPUs. Memory is counted, not fitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,14 +13,14 @@ from whet.models.config import ModelConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Counts for one decoder. Bytes are for a compute type of `width` bytes a number."""
+    """Counts for one decoder. Bytes assume a compute dtype of `width` bytes."""
 
     cfg: ModelConfig
     width: int = 2
 
     @property
     def num_layer_weights(self) -> int:
-        """Weights of the layers' matrices, each read once a decode step and used once a token."""
+        """Weights in the matrices of all layers, read in every decode step, used by every token."""
         cfg = self.cfg
         attention = cfg.hidden_size * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
         return cfg.num_layers * (attention + 3 * cfg.hidden_size * cfg.intermediate_size)
@@ -31,7 +31,7 @@ class Cost:
 
     @property
     def parameters(self) -> int:
-        """All weights: matrices, embedding, norms and biases."""
+        """All weights: matrices, embedding, head, norms and biases."""
         cfg = self.cfg
         biases = cfg.qkv_size if cfg.qkv_bias else 0
         norms = 2 * cfg.hidden_size + (2 * cfg.head_dim if cfg.qk_norm else 0)
@@ -39,7 +39,7 @@ class Cost:
         return self.num_layer_weights + heads + cfg.num_layers * (biases + norms) + cfg.hidden_size
 
     def adapters(self, rank: int, targets: Iterable[str]) -> int:
-        """Weights of low-rank adapters on matrices of every layer, by their Hugging Face names."""
+        """Count the weights of LoRA adapters on the matrices named in `targets`, in all layers."""
         cfg = self.cfg
         queries = cfg.num_heads * cfg.head_dim
         keys = cfg.num_kv_heads * cfg.head_dim
@@ -49,12 +49,12 @@ class Cost:
 
     @property
     def kv_bytes(self) -> int:
-        """Keys and values of one token."""
+        """Bytes of the keys and values of one token."""
         return 2 * self.cfg.num_layers * self.cfg.num_kv_heads * self.cfg.head_dim * self.width
 
     @property
     def activation_bytes(self) -> int:
-        """Count the activations kept for the backward pass per token, in all layers."""
+        """Bytes of activations kept for the backward pass per token, in all layers."""
         cfg = self.cfg
         numbers = (
             4 * cfg.hidden_size
@@ -66,16 +66,16 @@ class Cost:
         return cfg.num_layers * (numbers * self.width + logsumexp)
 
     def gathered_bytes(self, *, trains: bool) -> float:
-        """Count whole weights while a sharded model runs: embedding, head, and two layers, the one
-        that runs and the next; with their gradients, in float32 on their way to the shards."""
+        """Count the bytes gathered while a sharded model runs: embedding, head, the current layer
+        and the next; in training also the layers' gradients, with float32 copies."""
         layer = self.num_layer_weights / self.cfg.num_layers
         size = 2 * self.width + 4 if trains else self.width
         return self.width * (self.parameters - self.num_layer_weights) + 2.0 * size * layer
 
     def forward_flops(self, length: int, num_targets: int) -> float:
-        """One sequence through the layers, and `num_targets` of its tokens through the head.
+        """Count the FLOPs of one sequence in the layers, and of `num_targets` tokens in the head.
 
-        Causal attention takes two products of half a square.
+        Causal attention takes two products, each of half a square.
         """
         cfg = self.cfg
         attention = 2.0 * cfg.num_layers * cfg.num_heads * cfg.head_dim * length**2
@@ -85,7 +85,7 @@ class Cost:
         )
 
     def update_flops(self, length: int, num_targets: int) -> float:
-        """Forward and backward: three times the forward pass."""
+        """Count the FLOPs of forward and backward: three times the forward pass."""
         return 3 * self.forward_flops(length, num_targets)
 
 
@@ -95,22 +95,22 @@ Checkpointing = Literal["auto", "on", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPU:
-    """A GPU: its memory in bytes, and its rates, in each direction."""
+    """A GPU: its memory in bytes, and its rates, each in one direction."""
 
     memory: float
     copy_bytes_per_s: float
     matmul_flops_per_s: float
-    """In bfloat16."""
+    """Matrix products in bfloat16."""
     host_bytes_per_s: float
-    """To and from pinned host memory."""
+    """Copies to and from pinned host memory."""
     link_bytes_per_s: float
-    """Of collectives among the GPUs of a node."""
+    """Collectives among the GPUs of a node."""
     network_bytes_per_s: float
-    """Of one GPU to other nodes."""
+    """Traffic of one GPU to other nodes."""
 
     @property
     def usable(self) -> float:
-        """Memory without the driver's share and the gaps between tensors."""
+        """Memory without the driver's share and fragmentation."""
         return self.memory * MEMORY_FRACTION
 
 
@@ -122,8 +122,8 @@ _CARDS: Mapping[str, tuple[float, ...]] = {
     "l40s": (48.0e9, 0.75e12, 330e12, 22e9, 20e9, 11e9),
     "rtx4090": (25.7e9, 0.9e12, 165e12, 22e9, 10e9, 1.1e9),
 }
-"""The H200's rates are measured; the others are vendors' figures, less the same shortfall.
-Links are NVLink or, on the last two, PCIe; networks have one adapter for each GPU."""
+"""The H200's rates are measured; the others are vendors' figures, reduced by the same shortfall.
+Links are NVLink, or PCIe for the last two GPUs; networks have one adapter for each GPU."""
 GPUS: Mapping[str, GPU] = {
     name: GPU(
         memory=memory,
@@ -139,8 +139,8 @@ GPUS: Mapping[str, GPU] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLayout:
-    """How ranks share a stage: `shard` of them hold one set of float32 masters, `sequence` of them
-    run one sequence together, `node` of them are in one machine."""
+    """How ranks share a stage: `shard` ranks hold one set of float32 masters, `sequence` ranks run
+    a sequence together, and a machine has `node` ranks."""
 
     ranks: int = 1
     node: int = 8
@@ -148,8 +148,8 @@ class RankLayout:
     sequence: int = 1
 
     def gather_seconds(self, size: float, card: GPU) -> float:
-        """Time the gathering of `size` bytes that `shard` ranks hold in equal parts, or their
-        scattering; what crosses nodes enters each node once, over all its adapters."""
+        """Predict the time to gather or scatter `size` bytes among `shard` ranks. Traffic between
+        nodes enters each node once, over all its adapters."""
         rate = (
             card.link_bytes_per_s
             if self.shard <= self.node
@@ -158,7 +158,7 @@ class RankLayout:
         return size * (1 - 1 / self.shard) / rate
 
     def reduce_seconds(self, size: float, card: GPU) -> float:
-        """Time a sum of `size` bytes, sharded, over all replicas of the shards."""
+        """Predict the time to sum `size` bytes, sharded, over all replicas of the shards."""
         rate = card.link_bytes_per_s if self.ranks <= self.node else card.network_bytes_per_s
         return 2 * size / self.shard * (1 - self.shard / self.ranks) / rate
 
@@ -168,27 +168,28 @@ ALONE = RankLayout()
 _LINEAR = 0.8
 _CACHE = 0.85
 _MATMUL = 0.75
-"""Fractions of the matrix rate, the copy rate and, in an update, the matrix rate, as reached."""
+"""Measured fractions of the matrix rate and the copy rate in decoding, and of the matrix rate in
+an update."""
 _LAYER_SECONDS = 32e-6
-"""Fixed time of a layer in a decode step: nine small kernels, one after the other."""
+"""Fixed time of a layer in a decode step: nine small kernels in sequence."""
 _REDUCE_SECONDS = 24e-6
-"""Time of the two sums over the GPUs of an engine in a layer of a decode step. An assumption."""
+"""Time of the two all-reduces of a layer in a decode step with tensor parallelism. Assumed."""
 _PASSES = 8
-"""How often an update reads or writes each byte that it keeps for the backward pass."""
+"""Reads and writes by an update of each activation byte kept for the backward pass."""
 _START_SECONDS = 0.02
 WAKE_SECONDS = 0.15
-"""Time to free a cache and allocate, clear and record it again."""
+"""Time to free a KV cache, and to allocate, clear and record it again."""
 MEMORY_FRACTION = 0.95
 STAGING = 9 * 4.0 * 2**24
-"""Memory for buffers that pass through the card to and from the host (`whet/train/offload.py`)."""
+"""Bytes of GPU buffers for copies to and from the host (`whet/train/offload.py`)."""
 LOGITS = 2**29
-"""Logits that an update holds at a time (`whet/kernels/lm_head.py`)."""
+"""Logits that an update holds at once (`whet/kernels/lm_head.py`)."""
 
 
 def step_seconds(
     cost: Cost, card: GPU, rows: float, context: float, *, tensor_parallel: int = 1
 ) -> float:
-    """Time one decode step: weights, cache, logits, and the kernels' own time."""
+    """Predict the time of a decode step: weights, cache, logits, and fixed kernel time."""
     weights = cost.num_layer_weights + cost.num_head_weights
     linear = max(
         weights * cost.width / card.copy_bytes_per_s,
@@ -203,7 +204,7 @@ def step_seconds(
 def rollout_seconds(
     cost: Cost, card: GPU, *, requests: int, rows: int, prompt_tokens: int, new_tokens: int
 ) -> float:
-    """Time a rollout of `new_tokens` per request, `rows` at a time; prompts cost little."""
+    """Predict the time to decode `new_tokens` per request, `rows` at once; prefill is ignored."""
     waves, last = divmod(requests, rows)
     context = prompt_tokens + new_tokens / 2
     seconds = waves * new_tokens * step_seconds(cost, card, rows, context)
@@ -217,10 +218,10 @@ def rollout_seconds(
 def ragged_rollout_seconds(
     cost: Cost, card: GPU, *, requests: int, rows: int, prompt_tokens: int, mean: int, longest: int
 ) -> float:
-    """Time a rollout of responses that end one after the other, until the longest runs alone.
+    """Predict the time of a rollout of responses that end one by one, until one runs alone.
 
-    The fraction of responses above t tokens is taken to be (1 - t / longest) ** tail, with the tail
-    that gives the mean; all have the same length where mean and longest are equal.
+    The fraction of responses above t tokens is assumed to be (1 - t / longest) ** tail, with the
+    tail that gives the mean. If mean and longest are equal, all responses have the same length.
     """
     tail = longest / mean - 1
     slices = 64
@@ -247,9 +248,9 @@ def update_seconds(
     layout: RankLayout = ALONE,
     optimizer_steps: int = 1,
 ) -> float:
-    """Forward, backward and optimizer steps; `passes` is the number of micro-batches. On ranks,
-    `sequences` are those of the ranks that share each of them."""
-    # The head's logits are made again in the backward pass: a fourth product besides the three.
+    """Predict the time of forward, backward and optimizer steps in `passes` micro-batches. With
+    several ranks, `sequences` counts those of the ranks that share each sequence."""
+    # The backward pass recomputes the head's logits: a fourth product besides the three.
     flops = cost.update_flops(length, num_targets) + 2.0 * cost.num_head_weights * num_targets
     flops += cost.forward_flops(length, 0) * checkpointed / cost.cfg.num_layers
     kept = cost.activation_bytes * length * _PASSES
@@ -268,8 +269,8 @@ def update_seconds(
 def exchange_seconds(
     cost: Cost, card: GPU, layout: RankLayout, *, tokens: int, passes: int
 ) -> float:
-    """Time the exchange of heads for positions among the ranks of a sequence (Ulysses), over
-    `passes` through the layers: before and after attention."""
+    """Predict the time of the all-to-alls before and after attention among the ranks of a sequence
+    (Ulysses), over `passes` through the layers."""
     cfg = cost.cfg
     numbers = cfg.num_layers * (cfg.qkv_size + cfg.num_heads * cfg.head_dim)
     fraction = (1 - 1 / layout.sequence) / layout.sequence
@@ -286,7 +287,7 @@ def logprob_seconds(
     offload: bool,
     layout: RankLayout = ALONE,
 ) -> float:
-    """Time one forward pass over all sequences, by a model that may wait in host memory."""
+    """Predict the time of a forward pass over all sequences, by a model that may be offloaded."""
     flops = cost.forward_flops(length, num_targets)
     kept = cost.activation_bytes * length * _PASSES / 3
     brought = (
@@ -299,15 +300,14 @@ def logprob_seconds(
 
 
 def sampling_bytes(cost: Cost, *, rows: int, prefill: int) -> dict[str, float]:
-    """Count the bytes of a rollout besides its cache; `prefill` tokens run at once."""
+    """Count the bytes of a rollout besides the KV cache; `prefill` tokens run at once."""
     logits = 4.0 * rows * cost.cfg.vocab_size
     cfg = cost.cfg
     pass_bytes = float(
         prefill * cost.width * (3 * cfg.intermediate_size + 4 * cfg.hidden_size + cfg.qkv_size)
     )
     return {
-        # Recorded steps hold one set; first tokens are sampled from another, after the prompts have
-        # run.
+        # Recorded steps hold one set; first tokens are sampled from another, after the prefill.
         "logits": 2 * logits,
         "prompts": max(0.0, pass_bytes - logits),
     }
@@ -321,10 +321,10 @@ def update_bytes(
     checkpointed: int = 0,
     trained: int | None = None,
 ) -> dict[str, float]:
-    """Bytes of an update besides weights and optimizer, at its peak.
+    """Count the peak bytes of an update besides weights and optimizer.
 
-    `trained` counts the weights that have gradients, all if left out. The first of several passes
-    begins without gradients; a single one ends with them, when the activations are gone.
+    `trained` counts the weights that have gradients; by default all. With several passes, later
+    ones hold gradients and activations together; in a single pass, gradients replace activations.
     """
     cfg = cost.cfg
     trained = cost.parameters if trained is None else trained
@@ -334,8 +334,7 @@ def update_bytes(
     logits = min(LOGITS, micro_batch_tokens * cfg.vocab_size) * (4.0 + cost.width)
     logits += 4.0 * cost.num_head_weights if trained == cost.parameters else 0.0
     if checkpointed:
-        # When a layer runs again, the logits are gone; it and its gradients can take more than they
-        # did.
+        # A layer runs again after the logits are freed; it and its gradients can be larger.
         again = micro_batch_tokens * (
             inputs * checkpointed + layer + 3 * cfg.intermediate_size * cost.width
         )
@@ -355,7 +354,7 @@ def layers_to_checkpoint(
     layers: int,
     checkpointing: Checkpointing = "auto",
 ) -> int:
-    """Find the fewest layers that must run twice for an update to fit; all where none do.
+    """Find the fewest layers to checkpoint for an update to fit; all if no number fits.
 
     >>> layers_to_checkpoint(lambda layers: 100.0 - 10 * layers, free=75.0, layers=8)
     3
@@ -366,7 +365,7 @@ def layers_to_checkpoint(
 
 
 def optimizer_bytes(trained: float, width: int) -> float:
-    """Count moments in float32, and a master of every weight that is smaller than that."""
+    """Count the bytes of float32 moments, and of float32 masters if weights are narrower."""
     return (12.0 if width < 4 else 8.0) * trained
 
 
@@ -378,7 +377,7 @@ def state_bytes(
     offload: bool = False,
     reference: bool = False,
 ) -> dict[str, float]:
-    """Count the bytes that stay between phases, of a model with `trained` trained weights."""
+    """Count the bytes that a model with `trained` trained weights holds between phases."""
     weights = float(width * parameters)
     optimizer = optimizer_bytes(trained, width)
     return {

@@ -1,4 +1,4 @@
-"""Load Hugging Face folders into the fused matrices, whole or the rows that a rank holds."""
+"""Load Hugging Face folders into the fused matrices: all rows, or those that a rank holds."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -27,16 +27,16 @@ ADAPTER_CONFIG = "adapter_config.json"
 DOWNLOADED = ("*.safetensors", "*.json", "*.jinja", "*.txt")
 """Files downloaded for a hub id. Pickled weights are never downloaded."""
 LIGHT = DOWNLOADED[1:]
-"""Those of them that hold no weights."""
+"""The downloaded files other than weights."""
 
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _ROPE = re.compile(r".*\.rotary_emb\.inv_freq")
 _TIED = re.compile(rf"lm_head\.weight|{_ROPE.pattern}")
-"""Tensors in published files that the decoder does not need: rope tables, a tied head."""
+"""Tensors of published files that the decoder does not need: rope tables, a tied head."""
 
 
 def resolve(model: str) -> Path:
-    """Find the folder of a model or adapters; a hub id is downloaded where needed."""
+    """Find the folder of a model or adapters; download a hub id that is not cached."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         if folder.exists() or model.startswith((".", "/", "~")) or not HUB_ID.fullmatch(model):
@@ -52,14 +52,14 @@ def resolve(model: str) -> Path:
 
 
 def resolve_light(model: str) -> Path:
-    """Find the folder of a model, by `resolve` if it is one; of a hub id only settings and
-    tokenizer are fetched."""
+    """Find the folder of a model as `resolve` does, but fetch only settings and tokenizer of a hub
+    id."""
     is_hub_id = not Path(model).expanduser().is_dir() and HUB_ID.fullmatch(model)
     return _download(model, LIGHT) if is_hub_id else resolve(model)
 
 
 def read_shape(model: str) -> ModelConfig:
-    """Read the shape of a folder or hub id, of which only config.json is fetched."""
+    """Read the shape of a model folder, or of a hub id by fetching only its config.json."""
     folder = Path(model).expanduser()
     if not folder.is_dir() and HUB_ID.fullmatch(model):
         folder = _download(model, (CONFIG,))
@@ -72,7 +72,7 @@ def read_shape(model: str) -> ModelConfig:
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
-    """The type of a folder's weights, as its first tensor has it."""
+    """Read the dtype of a folder's weights from its first tensor."""
     files = weight_files(folder)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
@@ -85,7 +85,7 @@ def stored_dtype(folder: Path) -> torch.dtype:
 
 
 def load_decoder(folder: Path, *, dtype: torch.dtype, device: str) -> Transformer:
-    """Build and fill the decoder of a folder, which must hold its tensors and no others."""
+    """Build the decoder of a folder and load its weights; missing or extra tensors are errors."""
     cfg = from_hf_config(read_model_json(folder / CONFIG))
     _check_depth(cfg, folder)
     try:
@@ -104,7 +104,7 @@ def load_decoder(folder: Path, *, dtype: torch.dtype, device: str) -> Transforme
 
 
 def _check_depth(cfg: ModelConfig, folder: Path) -> None:
-    """Compare the number of layers with the file's names: building a million layers takes long."""
+    """Check the number of layers against the tensor names, since building a million is slow."""
     names = [name for file in weight_files(folder) for name in read_shapes(file)]
     layers = {
         int(match[1]) for name in names if (match := re.match(r"model\.layers\.(\d+)\.", name))
@@ -117,7 +117,7 @@ def _check_depth(cfg: ModelConfig, folder: Path) -> None:
 
 
 def read_shapes(file: Path) -> dict[str, list[int]]:
-    """Read the names and shapes of a file's tensors, without the tensors."""
+    """Read the names and shapes of a file's tensors without loading them."""
     try:
         with safe_open(file, framework="pt") as tensors:
             names = tensors.keys()
@@ -131,7 +131,7 @@ def _unreadable(file: Path, error: Exception) -> DataError:
 
 
 class TensorRows(NamedTuple):
-    """The rows of a tensor that `view` takes, which begin at `start` of `num_rows`."""
+    """A range of a tensor's rows: the first is `start` of `num_rows`, and `view` receives them."""
 
     view: Tensor
     start: int
@@ -139,13 +139,13 @@ class TensorRows(NamedTuple):
 
 
 def load_weights(model: Transformer, folder: Path) -> None:
-    """Load weights from a folder of the same shape in place, also for whoever shares the memory."""
+    """Load weights in place from a folder of the same shape, also for models that share them."""
     wanted = {name: TensorRows(view, 0, len(view)) for name, view in model.named_views()}
     load_rows(wanted, folder, ignored=_TIED if model.cfg.tied else _ROPE)
 
 
 class Location(NamedTuple):
-    """Where a tensor of a folder lies in the model: its first row in a parameter."""
+    """The position of a folder's tensor in the model: a parameter and the first row in it."""
 
     parameter: str
     start: int
@@ -153,7 +153,7 @@ class Location(NamedTuple):
 
 
 def locate_tensors(cfg: ModelConfig) -> dict[str, Location]:
-    """Find the tensor of each Hugging Face name among the fused parameters."""
+    """Locate the tensor of each Hugging Face name in the fused parameters."""
     model = Transformer(cfg, device="meta")
     views = model.named_views()
     locations: dict[str, Location] = {}
@@ -168,9 +168,9 @@ def locate_tensors(cfg: ModelConfig) -> dict[str, Location]:
 
 
 def load_shards(cfg: ModelConfig, shards: Mapping[str, tuple[Tensor, int]], folder: Path) -> None:
-    """Load the rows of each parameter that a rank holds, in place, and read no others.
+    """Load only the rows of each parameter that a rank holds, in place.
 
-    `shards` has the rows and the number of the first one by the name of the parameter.
+    `shards` maps the name of a parameter to its rows and the index of the first.
     """
     wanted: dict[str, TensorRows] = {}
     for name, (parameter, first, shape) in locate_tensors(cfg).items():
@@ -182,7 +182,7 @@ def load_shards(cfg: ModelConfig, shards: Mapping[str, tuple[Tensor, int]], fold
 
 
 def load_rows(wanted: dict[str, TensorRows], folder: Path, *, ignored: re.Pattern[str]) -> None:
-    """Load rows by name from the file of a folder, or from all the files that it is split into."""
+    """Load rows by tensor name from the weight file of a folder, or from all its weight files."""
     files = weight_files(folder)
     if not files:
         raise DataError(f"model folder {str(folder)!r} has no safetensors weights")
@@ -196,12 +196,12 @@ def load_rows(wanted: dict[str, TensorRows], folder: Path, *, ignored: re.Patter
 
 
 _DEFERRED: ContextVar[list[Callable[[], None]] | None] = ContextVar("deferred", default=None)
-"""Writes that wait, inside `defer_writes`; other threads write at once."""
+"""Pending writes inside `defer_writes`; None in other threads, which write at once."""
 
 
 @contextmanager
 def defer_writes(is_on: bool = True) -> Iterator[list[Callable[[], None]]]:
-    """Copy what `write_tensors` is given to host memory; the yielded list has the writes to do."""
+    """Let `write_tensors` only copy tensors to host memory; the yielded list has pending writes."""
     later: list[Callable[[], None]] = []
     token = _DEFERRED.set(later if is_on else None)
     try:
@@ -211,9 +211,9 @@ def defer_writes(is_on: bool = True) -> Iterator[list[Callable[[], None]]]:
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file, whole or not at all; a disk error is one sentence.
+    """Write a safetensors file atomically; a disk error is one sentence.
 
-    Inside `defer_writes` of this thread, the tensors are copied now and written later.
+    Inside `defer_writes` on this thread, tensors are copied now and written later.
     """
     later = _DEFERRED.get()
     host = {
@@ -234,7 +234,7 @@ def _write_tensors(file: Path, host: Mapping[str, Tensor]) -> None:
             save_file(dict(host), unfinished, metadata={"format": "pt"})
             unfinished.replace(file)
         except SafetensorError as error:
-            # Its only trace of the system's error is a number in the text.
+            # The system's error code is only in the text.
             code = re.search(r"os error (\d+)", str(error))
             raise OSError(int(code[1]) if code else 0, str(error)) from error
         finally:
@@ -243,7 +243,7 @@ def _write_tensors(file: Path, host: Mapping[str, Tensor]) -> None:
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
-    """Stop before weights that are not finite are saved or measured."""
+    """Raise if a weight is not finite, before it is saved or measured."""
     for name, tensor in tensors:
         if not is_finite(tensor):
             raise TrainError(
@@ -262,7 +262,7 @@ def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
     except (HFValidationError, OSError) as error:  # the hub's other errors are OSErrors
         reason = str(error).strip().partition("\n")[0]
         parent = Path(model).parent
-        if parent.is_dir():  # a run or a folder was meant
+        if parent.is_dir():  # the user meant a run or a folder
             names = ", ".join(sorted(path.name for path in parent.iterdir() if path.is_dir()))
             raise DataError(
                 f"there is no folder {model}; {parent} has {names or 'none'}"
@@ -274,7 +274,7 @@ def _download(model: str, files: Collection[str] = DOWNLOADED) -> Path:
 
 
 def weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
-    """Find the file of a folder, or those that it is split into; none is an empty list."""
+    """List the weight file of a folder, or its parts; empty if there is none."""
     index = f"{file}.index.json"
     if (folder / file).is_file():
         return [folder / file]
@@ -295,7 +295,7 @@ def weight_files(folder: Path, file: str = WEIGHTS) -> list[Path]:
 def fill_rows(
     file: Path, wanted: dict[str, TensorRows], *, ignored: re.Pattern[str] | None = None
 ) -> None:
-    """Copy a file's tensors into the views that await them, taking each off the list."""
+    """Copy a file's tensors into the views in `wanted`, and remove them from it."""
     for name, shape in read_shapes(file).items():
         if name not in wanted:
             if ignored is not None and ignored.fullmatch(name):
@@ -320,7 +320,7 @@ def fill_rows(
 def _read_rows(file: Path, name: str, start: int, stop: int, device: str) -> Tensor:
     """Read some rows of a tensor.
 
-    Pages of an open file count as memory in use, so it is opened for each tensor.
+    The file is opened for each tensor, because pages of an open file count as used memory.
     """
     try:
         with safe_open(file, framework="pt", device=device) as tensors:

@@ -1,9 +1,9 @@
 """Low-rank adapters on frozen weights (LoRA, Hu et al. 2022), loaded and saved in peft's format.
 
-An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up), and
-each matrix in it that is a target has its own A and B, as slices of one A and one B.
+An adapted projection computes W x + (alpha / rank) B A x. W is fused (q, k and v; gate and up).
+Each target matrix in W has its own A and B, which are slices of one A and one B.
 
-Shapes: T tokens, I inputs, O outputs; the rank has no letter.
+Shapes: T tokens, O outputs; the rank has no letter.
 """
 
 import copy
@@ -47,7 +47,7 @@ class LoraConfig(Config):
     rank: int = Field(default=16, ge=1)
     """Rank of each adapter."""
     alpha: float = Field(default=32.0, gt=0.0)
-    """Adapters are scaled by alpha / rank, so that another rank needs no other learning rate."""
+    """Adapters are scaled by alpha / rank, so that the learning rate need not change with rank."""
     targets: tuple[Target, ...] = TARGETS
     """Matrices that get an adapter."""
 
@@ -73,7 +73,7 @@ class FusedMatrix:
 
 
 class LoraLinear(nn.Linear):
-    """A frozen projection and its adapters, over the memory of the projection it replaces."""
+    """A frozen projection with adapters; it shares the memory of the projection it replaces."""
 
     def __init__(self, frozen: nn.Linear, fused: tuple[FusedMatrix, ...], cfg: LoraConfig) -> None:
         super().__init__(
@@ -99,7 +99,7 @@ class LoraLinear(nn.Linear):
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def slices(self) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Walk the adapted matrices: the index of the part, its A and its B."""
+        """Yield the index of each adapted matrix, its A and its B."""
         indices = [index for index, matrix in enumerate(self.fused) if matrix.is_adapted]
         slices_A = torch.split(self.lora_A, self.rank)
         slices_B = torch.split(self.lora_B, [self.fused[index].rows for index in indices])
@@ -107,10 +107,10 @@ class LoraLinear(nn.Linear):
 
 
 class LoraTransformer(Transformer):
-    """A decoder over frozen, shared weights, with adapters that alone have gradients.
+    """A decoder with frozen, shared weights and trainable adapters.
 
     It takes over the layers of `model`, which must not be used afterwards. `base` is the hub id or
-    path of the weights. New adapters change nothing: B is zero.
+    path of the weights. New adapters have no effect, since B is zero.
     """
 
     def __init__(self, model: Transformer, lora: LoraConfig, *, base: str, seed: int = 0) -> None:
@@ -135,7 +135,7 @@ class LoraTransformer(Transformer):
                     layer.set_submodule(name, adapted)
 
     def adapters(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Walk all adapted matrices by Hugging Face name: A and B, as views of the model."""
+        """Yield the Hugging Face name, A and B of all adapted matrices, as views of the model."""
         for index, layer in enumerate(self.layers):
             for adapted in layer.modules():
                 if isinstance(adapted, LoraLinear):
@@ -145,7 +145,7 @@ class LoraTransformer(Transformer):
 
     @torch.no_grad()
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Walk the weights, adapters added in float32; those without adapters are views."""
+        """Yield all weights by name: merged in float32 if adapted, otherwise views."""
         adapters = {f"{name}.weight": (lora_A, lora_B) for name, lora_A, lora_B in self.adapters()}
         for name, view in self.named_views():
             if name in adapters:
@@ -157,7 +157,7 @@ class LoraTransformer(Transformer):
 
     @torch.no_grad()
     def merge(self) -> Transformer:
-        """Add the adapters to the weights in float32; returns the plain decoder in their place."""
+        """Add the adapters to the weights in float32, in place; return them as a plain decoder."""
         views = dict(self.named_views())
         for name, merged in self.named_weights():
             if merged.data_ptr() != views[name].data_ptr():
@@ -174,12 +174,12 @@ class LoraTransformer(Transformer):
 
 
 def copy_trainable(model: Transformer) -> Transformer:
-    """Copy a model: trainable weights are copied, frozen ones shared."""
+    """Copy a model; frozen weights are shared."""
     return _copy(model, [weight for weight in model.parameters() if not weight.requires_grad])
 
 
 def share_weights(model: Transformer) -> Transformer:
-    """Make another model of the same weights."""
+    """Make another model that shares all weights."""
     return _copy(model, [*model.parameters()])
 
 
@@ -188,7 +188,7 @@ def _copy(model: Transformer, shared: Sequence[Tensor]) -> Transformer:
 
 
 def _projections(cfg: ModelConfig, lora: LoraConfig) -> dict[str, tuple[FusedMatrix, ...]]:
-    """The fused projections of a layer, and the matrices in each."""
+    """List the fused projections of a layer, with the matrices in each."""
     queries = cfg.num_heads * cfg.head_dim
     keys = cfg.num_kv_heads * cfg.head_dim
 
@@ -221,7 +221,7 @@ FIXED_OPTIONS: dict[str, Json] = {
     "rank_pattern": {},
     "alpha_pattern": {},
 }
-"""Options of peft that we support with these values only; anything else is refused."""
+"""Options of peft that are supported only with these values; others are refused."""
 
 
 def is_adapter(folder: Path) -> bool:
@@ -229,7 +229,7 @@ def is_adapter(folder: Path) -> bool:
 
 
 def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
-    """Read the base and the shape of adapters; refuse those the decoder does not support."""
+    """Read the base and the settings of adapters; refuse unsupported adapters."""
     file = folder / ADAPTER_CONFIG
     row = read_model_json(file)
     if row.get("peft_type") != "LORA":
@@ -254,7 +254,7 @@ def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
             f"{str(file)!r}: r, lora_alpha or target_modules is wrong ({wrong['msg']}); "
             f"targets are {', '.join(TARGETS)}"
         ) from error
-    # Before memory is taken for adapters of that rank.
+    # Checked before memory is allocated for adapters of this rank.
     weights = folder / _WEIGHTS
     for name, shape in read_shapes(weights).items():
         if ".lora_A." in name and shape[:1] != [lora.rank]:
@@ -265,7 +265,7 @@ def read_adapter(folder: Path) -> tuple[str, LoraConfig]:
 
 
 def save_adapters(model: LoraTransformer, folder: Path) -> None:
-    """Write a folder that peft loads over the base model as it is."""
+    """Write a folder that peft loads on top of the base model."""
     tensors = {
         key: view.cpu().clone(memory_format=torch.contiguous_format)
         for key, view in _named_adapters(model)
@@ -289,7 +289,7 @@ def save_adapters(model: LoraTransformer, folder: Path) -> None:
 
 
 def load_adapters(model: LoraTransformer, folder: Path) -> None:
-    """Fill the adapters in place; every tensor must be there, in its shape, and no other."""
+    """Load adapters in place; missing or extra tensors and other shapes are errors."""
     wanted = {name: TensorRows(view, 0, len(view)) for name, view in _named_adapters(model)}
     fill_rows(folder / _WEIGHTS, wanted)
     if wanted:
@@ -303,7 +303,7 @@ def save_trained(
     eos_tokens: Collection[int] = (),
     generation: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
-    """Write a Hugging Face folder, or one of adapters in peft's format; ranks call it together."""
+    """Write a Hugging Face folder, or adapters in peft's format; all ranks call it together."""
     if not isinstance(model, LoraTransformer):
         save_model(model, folder, eos_tokens=eos_tokens, generation=generation)
     elif get_world().is_rank_zero:
@@ -312,7 +312,7 @@ def save_trained(
 
 
 def load_trained(model: Transformer, folder: Path) -> None:
-    """Load the files of `save_trained`, in place: all weights, or the adapters."""
+    """Load the files of `save_trained` in place: all weights, or the adapters."""
     if isinstance(model, LoraTransformer):
         load_adapters(model, folder)
     else:
@@ -320,7 +320,7 @@ def load_trained(model: Transformer, folder: Path) -> None:
 
 
 def _named_adapters(model: LoraTransformer) -> Iterator[tuple[str, Tensor]]:
-    """Walk all adapters by peft's names, as views of the model."""
+    """Yield all adapters by peft's names, as views of the model."""
     for name, lora_A, lora_B in model.adapters():
         yield f"base_model.model.{name}.lora_A.weight", lora_A
         yield f"base_model.model.{name}.lora_B.weight", lora_B

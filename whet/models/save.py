@@ -1,6 +1,6 @@
-"""Save Hugging Face folders, which transformers and vLLM load; large models as several files.
+"""Save Hugging Face folders for transformers and vLLM; large models are split into several files.
 
-If ranks share a model, each writes its part of the layers.
+Ranks that share a model each write some of the layers.
 """
 
 import re
@@ -23,15 +23,15 @@ from whet.types import Json
 from whet.world import get_world
 
 MAX_FILE_BYTES = 5 * 10**9
-"""A larger model is written as several files, as transformers does."""
+"""Limit of one file; larger models are split, as transformers does."""
 GENERATION = "generation_config.json"
 _IDS = ("bos_token_id", "eos_token_id")
-"""Settings of generation that `config.json` has too. With a padding token there, transformers would
-train all embeddings but that one."""
+"""Generation settings that are also in `config.json`. pad_token_id is not: transformers would not
+train its embedding."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 _PART = re.compile(r"(-\d{5}-of-\d{5})?\.safetensors")
 DTYPES = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}
-"""Types to write weights in, by name."""
+"""Dtypes for saved weights, by name."""
 
 
 def save_model(
@@ -42,10 +42,10 @@ def save_model(
     generation: Mapping[str, Json] = MappingProxyType({}),
     limit: int = MAX_FILE_BYTES,
 ) -> None:
-    """Write a folder that transformers and vLLM load; the tokenizer saves itself beside it.
+    """Write a folder that transformers and vLLM load; the caller saves the tokenizer.
 
-    `generation` are its settings for others that sample from the model, such as a temperature.
-    Ranks that all have the model write it together.
+    `generation` has the settings for other tools that sample from the model, such as a temperature.
+    Ranks that all hold the model write it together.
     """
     world = get_world()
     views = dict(model.named_views())
@@ -71,7 +71,7 @@ def write_config(
     dtype: torch.dtype,
     generation: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
-    """Write `config.json`, with the token ids that `generation_config.json` has too."""
+    """Write `config.json`, with the token ids that it shares with `generation_config.json`."""
     config: dict[str, Json] = {
         **to_hf_config(cfg),
         "torch_dtype": str(dtype).removeprefix("torch."),
@@ -83,7 +83,7 @@ def write_config(
 def write_generation(
     folder: Path, eos_tokens: Collection[int], generation: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """Write `generation_config.json`, so that other tools stop where we do; return its content."""
+    """Write `generation_config.json`, so that other tools stop at the same tokens; return it."""
     stops: list[Json] = [int(token) for token in sorted(eos_tokens)]
     settings = dict(generation) | ({"eos_token_id": stops} if stops else {})
     if settings:
@@ -93,7 +93,7 @@ def write_generation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFile:
-    """A file of a model, or one of several, and the rank that writes it."""
+    """One weight file of a model, and the rank that writes it."""
 
     name: str
     rank: int
@@ -108,9 +108,9 @@ def plan_files(
     limit: int = MAX_FILE_BYTES,
     file: str = WEIGHTS,
 ) -> list[WeightFile]:
-    """Plan one file, or several where it would exceed `limit`.
+    """Plan one file, or several if it would exceed `limit`.
 
-    Rank i % size writes layer i. Other tensors go to the rank that has the least to write.
+    Rank i % size writes layer i. Other tensors go to the rank with the fewest bytes.
     """
     total = sum(num_bytes.values())
     if total <= limit:
@@ -146,8 +146,8 @@ def gather_own_tensors(
 ) -> dict[str, Tensor]:
     """Copy the tensors that this rank writes to host memory.
 
-    All ranks call `gather` for all tensors in the same order, those of a layer together. It returns
-    the whole tensor on the rank that writes it, or on all.
+    All ranks call `gather` for all tensors in the same order, layer by layer. It returns the whole
+    tensor on the rank that writes it, or on all ranks.
     """
     part: dict[str, Tensor] = {}
     for file in files:
@@ -162,9 +162,9 @@ def gather_own_tensors(
 def write_files(
     folder: Path, files: Sequence[WeightFile], part: Mapping[str, Tensor], *, rank: int = 0
 ) -> list[Path]:
-    """Write this rank's files and return their paths; once all ranks have, one adds the index.
+    """Write this rank's files and return their paths; one rank writes the index afterwards.
 
-    A rank with the whole model may give all of it as its part.
+    `part` may have more tensors than the rank writes.
     """
     own = [file for file in files if file.rank == rank]
     check_finite((name, part[name]) for file in own for name in file.tensors)
@@ -174,7 +174,7 @@ def write_files(
 
 
 def write_index(folder: Path, files: Sequence[WeightFile]) -> None:
-    """Write the index of several files, and delete those that the folder held before."""
+    """Write the index of several files, and delete old weight files of the folder."""
     stem = _PART.sub("", files[0].name)
     index = f"{stem}.safetensors.index.json"
     kept = {file.name for file in files}
@@ -191,7 +191,7 @@ def write_index(folder: Path, files: Sequence[WeightFile]) -> None:
 
 
 def convert_weights(folder: Path, dtype: torch.dtype) -> None:
-    """Rewrite all weights in place; what does not fit into the new type is refused."""
+    """Convert the weights of a folder in place; refuse values that overflow the new dtype."""
     num_bytes = 0
     for file in weight_files(folder):
         tensors = _read_as(file, dtype)

@@ -1,5 +1,4 @@
-"""Named sizes of small models that start from random weights: Qwen3 by default, with a tied
-head."""
+"""Named sizes of small models with random weights: Qwen3 by default, with a tied head."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +9,7 @@ from whet.models.config import ModelConfig, SlidingWindow
 
 
 class ModelSize(NamedTuple):
-    """The part of a shape that does not depend on the task."""
+    """The sizes of a model that do not depend on the task."""
 
     num_layers: int
     hidden_size: int
@@ -32,7 +31,7 @@ SIZES: Mapping[str, ModelSize] = {
 def new_config(
     size: str, vocab_size: int, max_positions: int, family: str = "qwen3"
 ) -> ModelConfig:
-    """Make the config of a named size with a vocabulary and a context length.
+    """Make the config of a named size for a vocabulary and a context length.
 
     Mistral layers get a sliding window of an eighth of the context.
     """

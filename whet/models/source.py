@@ -1,4 +1,4 @@
-"""Open a model: from a folder, a hub id, adapters on either, or new of a named size."""
+"""Open a model from a folder, a hub id or adapters on either, or make one of a named size."""
 
 import gc
 from collections.abc import Mapping
@@ -52,9 +52,9 @@ CHAT_TEMPLATES: Mapping[str, str] = {
         "{{ '<think>' }}{% endif %}"
     ),
 }
-"""Chat templates by name. raw is the text alone, for base models and prompts that are ready. plain
-is DeepSeek LLM's, which needs no special tokens. chatml is Qwen's without a system prompt of its
-own; think is Qwen's, and opens the thought (Reasoning360)."""
+"""Chat templates by name. raw is the text alone, for base models and finished prompts. plain is
+DeepSeek LLM's, which needs no special tokens. chatml is Qwen's without a default system prompt;
+think is Qwen's with an open thought (Reasoning360)."""
 CHATML_TOKENS = ("<|im_start|>", "<|im_end|>")
 
 
@@ -64,19 +64,19 @@ class ModelSource(Config):
     path: str | None = None
     """A folder, a hub id, or `@stage` in a pipeline."""
     new: str | None = None
-    """A size to start from random weights; its tokenizer is trained on the data."""
+    """The size of a new model with random weights; its tokenizer is trained on the data."""
     positions: int = Field(default=256, ge=2)
     """Longest context of a new model."""
     max_pieces: int = Field(default=1024, ge=0)
-    """Most pieces of text, such as numbers, words and short phrases, that are one token each in a
-    new model's tokenizer; 0 makes every character a token, which suits tasks about letters."""
+    """Largest number of text pieces (numbers, words, short phrases) that are single tokens of a new
+    model; 0 makes every character a token, which suits tasks about letters."""
     pieces: Pieces = "phrases"
-    """What the pieces are: phrases, with numbers as single tokens, or words, with numbers as
-    digits, which suits tasks in sentences of many names."""
+    """Kind of pieces: phrases, with numbers as single tokens, or words, with numbers as digits,
+    which suits tasks with many names."""
     chat_template: str | None = None
-    """How messages become text: none is the model's own template, raw the text alone, plain turns
-    of "User:" and "Assistant:", chatml Qwen's, think Qwen's with an open thought; anything else is
-    a jinja file. Checkpoints keep it."""
+    """How messages become text: none takes the model's own template, raw is the text alone, plain
+    has turns of "User:" and "Assistant:", chatml is Qwen's, think is Qwen's with an open thought;
+    anything else is a jinja file. Checkpoints keep the template."""
     lora: LoraConfig | None = None
     """Freeze the weights and train adapters on them; none trains the weights themselves."""
 
@@ -124,7 +124,7 @@ def load_model(
 ) -> tuple[Transformer, Tokenizer]:
     """Load a model and its tokenizer, or make a new model with a tokenizer trained on `texts`."""
     if device.type != "cpu":
-        gc.collect()  # a model of an earlier stage may still hold the GPU's memory
+        gc.collect()  # a model of an earlier stage may still hold GPU memory
     if source.path is not None:
         _read_template(source.chat_template)  # fails before the weights are loaded
         model, tokenizer = _load_folder(
@@ -150,7 +150,7 @@ def load_model(
 def read_tokenizer(source: ModelSource) -> tuple[ModelConfig, Tokenizer]:
     """Read the shape and the tokenizer of an existing model, without its weights.
 
-    Of a hub id that is not in the cache, only these small files are fetched.
+    For a hub id that is not cached, only these small files are fetched.
     """
     assert source.path is not None, "a model that starts from random weights has no files yet"
     folder = resolve_light(str(model_folder(source.path)))
@@ -166,7 +166,7 @@ def read_tokenizer(source: ModelSource) -> tuple[ModelConfig, Tokenizer]:
 
 
 def read_run_prompt(location: str) -> Table:
-    """Read the prompt table of the run that a model belongs to; empty if there is none."""
+    """Read the prompt settings of the run that a model belongs to; empty if there is none."""
     folder = find_run(location)
     if folder is None:
         return {}
@@ -175,7 +175,7 @@ def read_run_prompt(location: str) -> Table:
 
 
 def with_chat_template(tokenizer: Tokenizer, name: str | None) -> Tokenizer:
-    """Give a tokenizer the template of a name or file; None keeps its own."""
+    """Set a tokenizer's template by name or file; None keeps its own."""
     template = _read_template(name)
     if template is None:
         return tokenizer
@@ -188,7 +188,7 @@ def with_chat_template(tokenizer: Tokenizer, name: str | None) -> Tokenizer:
 
 
 def _read_template(name: str | None) -> str | None:
-    """Return the text of a chat template by its name or file."""
+    """Read the text of a chat template by name or file."""
     if name is None or name in CHAT_TEMPLATES:
         return None if name is None else CHAT_TEMPLATES[name]
     try:
@@ -214,7 +214,7 @@ def merge_adapters(adapters: Path, out: Path) -> None:
 def _load_folder(
     path: str, lora: LoraConfig | None, *, dtype: torch.dtype, device: str, seed: int
 ) -> tuple[Transformer, Tokenizer]:
-    """Open a model, with fresh adapters if asked; stored ones are kept, or else merged.
+    """Open a model or adapters; with `lora`, add new adapters or keep stored ones, else merge.
 
     Adapters store their base as a hub id or as the path of its folder.
     """

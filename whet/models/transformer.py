@@ -1,11 +1,11 @@
 """One decoder for engine and learner, and attention over packed sequences.
 
-Families differ in fields of ModelConfig. The decoder does not decide which tokens see which: it
-passes the projections of each layer to `attend`, which applies rope and attention.
+Families differ in fields of ModelConfig. The decoder does not decide which tokens see each other:
+it passes the projections of each layer to `attend`, which applies rope and attention.
 
-Shapes: T tokens of all S sequences laid end to end, H hidden, N query heads, G key/value heads, D
-head size, X query, key and value heads of a token side by side, K tiles of queries, V vocabulary, U
-tokens with shared prefixes once, C cells of a grid with one line per sequence.
+Shapes: T tokens of all S sequences laid end to end, M targets, H hidden, N query heads, G key/value
+heads, D head size, X query, key and value heads of a token side by side, K tiles of queries, V
+vocabulary, U tokens with shared prefixes once, C columns of a grid with one row per sequence.
 """
 
 import math
@@ -26,7 +26,7 @@ from whet.models.config import LinearRope, Llama3Rope, ModelConfig, YarnRope
 
 
 def rope_table(cfg: ModelConfig) -> Tensor:
-    """Tabulate cosines then sines for every position: shape [max_positions, head_dim], float32."""
+    """Tabulate cosines and sines for every position: float32 [max_positions, head_dim]."""
     half = torch.arange(0, cfg.head_dim, 2, dtype=torch.float32) / cfg.head_dim
     frequency = 1.0 / (cfg.rope_theta**half)
     scaling = cfg.rope_scaling
@@ -56,7 +56,7 @@ def _scale_llama3(frequency: Tensor, scaling: Llama3Rope) -> Tensor:
 
 def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tensor:
     def dimension(turns: float) -> float:
-        """Find the dimension that rotates `turns` times within the original length."""
+        """Compute the dimension that rotates `turns` times within the original length."""
         length = scaling.original_max_positions / (turns * 2 * math.pi)
         return cfg.head_dim * math.log(length) / (2 * math.log(cfg.rope_theta))
 
@@ -73,7 +73,7 @@ def _scale_yarn(frequency: Tensor, scaling: YarnRope, cfg: ModelConfig) -> Tenso
 
 
 class Attend(Protocol):
-    """Attention over whatever context the caller keeps: packed sequences, or a cache."""
+    """Attention over the caller's context: packed sequences, or a KV cache."""
 
     def __call__(self, layer: int, qkv_TX: Tensor, spec: AttentionSpec) -> Tensor: ...
 
@@ -83,10 +83,10 @@ class Transformer(nn.Module):
 
     rope_CD: Tensor
     num_checkpointed = 0
-    """First layers that keep only their inputs for the backward pass, and run twice. The learner of
-    the model sets it before each update, by the memory that is free."""
+    """Number of leading layers that keep only their inputs for the backward pass, and run twice.
+    The learner sets it before each update from the free memory."""
     compute_dtype: torch.dtype | None = None
-    """Set where weights are kept in another type than the model computes in, as shards are."""
+    """Set if weights are stored in another dtype than the model computes in, as shards are."""
 
     def __init__(
         self, cfg: ModelConfig, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
@@ -138,7 +138,7 @@ class Transformer(nn.Module):
         return add_norm(added_TH, residual_TH, self.norm.weight, self.cfg.norm_eps)[0]
 
     def logits(self, hidden_TH: Tensor) -> Tensor:
-        """Apply the head; engine and learner share these logits."""
+        """Compute float32 logits, in the same way for engine and learner."""
         return head_logits(hidden_TH, self.head_weight_VH)
 
     def token_logprobs(
@@ -146,8 +146,8 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Compute log-probabilities of labels under softmax(logits / temperature), and the entropy.
 
-        The kernels multiply by the head themselves. A model with features that they do not support
-        is computed from its `logits`.
+        The kernels apply the head themselves. A model with features that they do not support uses
+        `logits`.
         """
         targets = label_M, temperature_M
         if self.has_kernels:
@@ -155,9 +155,9 @@ class Transformer(nn.Module):
         return torch_token_logprobs(self.logits, hidden_MH, *targets, vocab=self.cfg.vocab_size)
 
     def named_views(self) -> Iterator[tuple[str, Tensor]]:
-        """Walk all parameters by Hugging Face name, as views that write to the model.
+        """Yield all parameters by Hugging Face name, as writable views of the model.
 
-        A tied head is the embedding and is not named twice.
+        A tied head appears only as the embedding.
         """
         yield "model.embed_tokens.weight", self.embed.weight.detach()
         for layer in self.layers:
@@ -169,14 +169,14 @@ class Transformer(nn.Module):
             yield "lm_head.weight", self.head.weight.detach()
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Walk the weights that the model computes with, by Hugging Face name."""
+        """Yield the weights that the model computes with, by Hugging Face name."""
         return self.named_views()
 
     @torch.no_grad()
     def copy_weights(self, named: Iterable[tuple[str, Tensor]]) -> None:
-        """Copy weights under their Hugging Face names, in place.
+        """Copy weights by Hugging Face name, in place.
 
-        If they are views of the model's own memory, nothing is copied or read beyond the first.
+        If the first weight is a view of the model's own memory, copying stops there.
         """
         views: dict[str, Tensor] = {}
         for name, tensor in named:
@@ -194,7 +194,7 @@ class Transformer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """SwiGLU: down(silu(gate x) * up x), gate and up fused in one matrix."""
+    """SwiGLU: down(silu(gate x) * up x), with gate and up fused in one matrix."""
 
     def __init__(self, cfg: ModelConfig, dtype: torch.dtype) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Norm, attention, norm, feed-forward; q, k and v are projected by one fused matrix."""
+    """Norm, attention, norm, feed-forward; one fused matrix projects q, k and v."""
 
     def __init__(self, cfg: ModelConfig, index: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ class Layer(nn.Module):
         positions_T: Tensor | None,
         attend: Attend,
     ) -> tuple[Tensor, Tensor]:
-        """Take the residual stream and the update to add to it; return both for the next layer."""
+        """Take the residual stream and the pending update to it; return both for the next layer."""
         normed_TH, residual_TH = add_norm(
             added_TH, residual_TH, self.input_norm.weight, self.cfg.norm_eps
         )
@@ -262,7 +262,7 @@ class Layer(nn.Module):
         )
 
     def named_views(self) -> Iterator[tuple[str, Tensor]]:
-        """Walk the parameters by the rest of their Hugging Face names, as views."""
+        """Yield the parameters as views, by the Hugging Face names within the layer."""
         cfg = self.cfg
         sizes = [n * cfg.head_dim for n in (cfg.num_heads, cfg.num_kv_heads, cfg.num_kv_heads)]
         yield "input_layernorm.weight", self.input_norm.weight.detach()
@@ -284,7 +284,7 @@ class Layer(nn.Module):
 
 @torch.no_grad()
 def init_weights(model: Transformer, seed: int) -> None:
-    """Draw fresh weights: normal, 1/sqrt(fan in), residual outputs scaled down by depth."""
+    """Draw normal weights of deviation 1/sqrt(fan in), residual outputs scaled down by depth."""
     rng = torch.Generator().manual_seed(seed)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for name, weight in model.named_parameters():
@@ -300,7 +300,7 @@ def init_weights(model: Transformer, seed: int) -> None:
 class PackedAttention:
     """Causal attention within each sequence; `lengths_S` sum to T.
 
-    Without `longest` it is read from `lengths_S`, and the host waits for the device.
+    Without `longest`, the host waits for the device to compute it from `lengths_S`.
     """
 
     def __init__(
@@ -325,9 +325,9 @@ class PackedAttention:
 
 
 class SharedPrefixAttention:
-    """Packed attention on a CPU over sequences that share prefixes, which are computed once.
+    """Packed attention on a CPU over sequences whose shared prefixes are computed once.
 
-    `node_SC` is the token in each cell of the grid, padded on the right, which causality masks;
+    `node_SC` is the token in each cell of the grid; causality masks its padding on the right.
     `cell_U` is one cell of each token.
     """
 

@@ -1,4 +1,4 @@
-"""The findings of a preflight: one line for each check that passed, deserves a note, or failed."""
+"""The findings of a preflight: one line for each check that passed, left a note, or failed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from whet.track.progress import printer
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     PASSED = "ok"
     NOTE = "note"
@@ -24,10 +24,10 @@ STYLES = {Level.PASSED: "green", Level.NOTE: "yellow", Level.WRONG: "bold red"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line: where, what about, how much it matters, and what to change."""
+    """One line: stage, subject, severity, and what to change."""
 
     stage: str
-    """The name of a pipeline's stage; empty for the file as a whole, or where it is one stage."""
+    """Name of a pipeline's stage; empty for the whole file, or for a file with one stage."""
     subject: str
     level: Level
     message: str
@@ -37,13 +37,13 @@ class Finding:
 
 
 class Findings:
-    """Collects the findings of a preflight, in their order, each sentence once."""
+    """Collects the findings of a preflight in order, without repeated notes and errors."""
 
     def __init__(self) -> None:
         self.list: list[Finding] = []
 
     def add(self, stage: str, subject: str, level: Level, message: str) -> None:
-        """Add a finding, unless an earlier stage has the same."""
+        """Add a finding; a note or an error that was already added is dropped."""
         if level is Level.PASSED or all(message != other.message for other in self.list):
             self.list.append(Finding(stage=stage, subject=subject, level=level, message=message))
 
@@ -56,12 +56,12 @@ class Findings:
             self.add(stage, subject, Level.WRONG, str(error))
 
     def of(self, level: Level) -> list[Finding]:
-        """List the findings of one severity."""
+        """List the findings of one level."""
         return [finding for finding in self.list if finding.level is level]
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """Print a line for each finding: what passed first, and what is wrong last."""
+    """Print a line for each finding, passed checks first and errors last."""
     width = max((len(finding.stage) for finding in findings), default=0)
     for level in Level:
         for finding in findings:

@@ -1,9 +1,9 @@
-"""What a stage reads, as far as it exists before the first stage runs: its problems, its responses
-to imitate, and the tokenizer of its model; and its grader and reward, tried on the first rows: the
-reference is right, a nonsense text is not, and every part that the reward weighs is scored.
+"""Read the inputs of a stage that exist before the first stage runs: problems, responses to
+imitate, the model's tokenizer. Try grader and reward on the first rows: the reference is right,
+nonsense is not, and every part that the reward weighs is scored.
 
-`@stage` is followed to where it begins: a model to the one that an earlier stage starts from,
-problems to the task of the `make` stage that will list them.
+`@stage` is resolved to its origin: a model to the one that an earlier stage starts from, problems
+to the task of the `make` stage that will list them.
 """
 
 import time
@@ -33,13 +33,13 @@ from whet.types import Problem, Rollout, Score, Split, Verdict
 NUM_SAMPLED = 32
 """Rows of a split that the fast preflight reads."""
 NUM_FIRST = 4
-"""Rows that are always read of every split, however long that takes."""
+"""Rows that are read of every split even if time is up."""
 SECONDS = {False: 5.0, True: 25.0}
-"""Total seconds spent on reading rows, before a run and by `whet check`."""
+"""Total seconds for reading rows: before a run, and in `whet check` (thorough)."""
 NUM_GRADED = 4
-"""Rows of a task that its grader is tried on."""
+"""Rows per task on which its grader is tried."""
 NO_RESPONSES = ("qwx vrrk tpl", "")
-"""A text that no grader should accept."""
+"""Texts that no grader should accept."""
 RATIO_PARTS = {"feasible", "value", "optimum"}
 """Parts that the shaping term `quality` reads."""
 Graded = list[tuple[Problem, str, Score]]
@@ -47,7 +47,7 @@ Graded = list[tuple[Problem, str, Score]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SplitRows:
-    """The rows of a split that were looked at; `is_whole` where these are all."""
+    """The rows that were read of a split; `is_whole` if they are all."""
 
     problems: list[Problem]
     is_whole: bool
@@ -58,7 +58,7 @@ class SplitRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ModelText:
-    """How a model reads messages, its vocabulary and its longest context."""
+    """A model's chat format, vocabulary size and longest context."""
 
     chat: ChatFormat
     vocab_size: int
@@ -81,11 +81,11 @@ class InputReader:
 
     @property
     def is_late(self) -> bool:
-        """Whether the time for reading rows is over."""
+        """Whether the time for reading rows is up."""
         return time.monotonic() > self._end
 
     def build_stage_task(self, stage: StageConfig) -> Task:
-        """Build the task of a stage; that of the `make` stage which lists its problems, if any."""
+        """Build the task of a stage, or of the `make` stage that lists its problems."""
         source = self._find_maker(stage) or stage
         key = to_toml(source.task)
         if key not in self._tasks:
@@ -93,24 +93,24 @@ class InputReader:
         return self._tasks[key]
 
     def find_folder(self, stage: StageConfig) -> str | None:
-        """Find the folder of a stage's problems; None if they are the task's own."""
+        """Find the folder of a stage's problems; None if the task generates them."""
         return None if self._find_maker(stage) else stage.inputs.get("problems")
 
     def read_split(self, stage: StageConfig, split: Split) -> SplitRows | None:
-        """Read rows of a split; None if an earlier stage has yet to write them."""
+        """Read rows of a split; None if an earlier stage will write them."""
         folder = self.find_folder(stage)
         if folder is not None and folder.startswith("@"):
             return None
         task = self.build_stage_task(stage)
         key = (f"{task!r}", folder, split)
         if key not in self._rows:
-            self._rows[key] = self._take(_list_sources(task, folder, split))
+            self._rows[key] = self._read_rows(_list_sources(task, folder, split))
         rows = self._rows[key]
         kept = rows.problems if stage.asks_unsolvable else keep_solvable(rows.problems)
         return SplitRows(problems=kept, is_whole=rows.is_whole)
 
     def read_model(self, origin: ModelSource, prompt: PromptConfig) -> ModelText | None:
-        """Read how a model encodes prompts; None where that is not known before the run."""
+        """Read how a model encodes prompts; None if that is not known before the run."""
         if origin.new is not None:
             return self._predict_model(origin, prompt)
         key = to_toml(origin) + to_toml(prompt)
@@ -123,8 +123,8 @@ class InputReader:
         return self._models[key]
 
     def read_responses(self, stage: StageConfig) -> list[Rollout] | None:
-        """Read the responses in a stage's `data`; those of an earlier stage are predicted by
-        `whet check`, where that is quick."""
+        """Read the responses in a stage's `data`; `whet check` predicts those of an earlier stage
+        if that is quick."""
         location = stage.inputs["data"]
         if location not in self._responses:
             is_later = location.startswith("@")
@@ -150,7 +150,7 @@ class InputReader:
         return rollouts
 
     def _predict_model(self, origin: ModelSource, prompt: PromptConfig) -> ModelText | None:
-        """Make the tokenizer that a new model will have, from the responses it will train on."""
+        """Train a new model's tokenizer on the responses that the model will train on."""
         stages = [stage for stage in self.stages.values() if isinstance(stage, ModelStageConfig)]
         first = next((stage for stage in stages if stage.model is origin), None)
         if not self.is_thorough or first is None or "data" not in first.inputs:
@@ -168,13 +168,13 @@ class InputReader:
         )
 
     def _find_maker(self, stage: StageConfig) -> StageConfig | None:
-        """Find the earlier stage that will list the problems of a stage."""
+        """Find the earlier stage that lists the problems of a stage, if any."""
         folder = stage.inputs.get("problems", "")
         maker = self.stages.get(folder[1:]) if folder.startswith("@") else None
         return maker if maker is not None and maker.lists_problems else None
 
-    def _take(self, sources: Sequence[Iterator[Problem]]) -> SplitRows:
-        """Read rows until there are enough, or time is up; a few are read in any case."""
+    def _read_rows(self, sources: Sequence[Iterator[Problem]]) -> SplitRows:
+        """Read rows of each source until there are enough or time is up, but always a few."""
         parts: list[list[Problem]] = []
         is_whole = True
         for rows in sources:
@@ -190,8 +190,8 @@ class InputReader:
 
 
 def follow_model(stages: Stages, source: ModelSource) -> ModelSource:
-    """Follow a model through earlier stages to where it comes from; the last chat template that a
-    stage sets is the one that counts."""
+    """Follow a model through earlier stages to its origin; the chat template of the latest stage
+    that sets one applies."""
     template = source.chat_template
     while source.path is not None and source.path.startswith("@"):
         earlier = stages.get(source.path[1:])
@@ -209,7 +209,7 @@ def follow_model(stages: Stages, source: ModelSource) -> ModelSource:
 
 
 def _list_sources(task: Task, folder: str | None, split: Split) -> list[Iterator[Problem]]:
-    """List where the rows of a split come from: a file, or the task, or those of a mix."""
+    """List the sources of a split's rows: a file, the task, or each task of a mix."""
     if folder is None:
         return [list_problems(subtask, split) for subtask in task.subtasks]
     file = problem_file(Path(folder), split)
@@ -247,8 +247,8 @@ def check_row_tasks(task: Task, problems: Sequence[Problem], where: str) -> None
 def grade_rows(
     task: Task, problems: Sequence[Problem], limits: GradingConfig
 ) -> tuple[Graded, int]:
-    """Grade the reference of each row, a nonsense text and an empty one. Returns also how many rows
-    have a reference."""
+    """Grade the reference of each row, a nonsense text and an empty one; also return the number of
+    rows that have a reference."""
     texts = [(problem, text) for problem in problems for text in NO_RESPONSES]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
@@ -262,7 +262,7 @@ def grade_rows(
 
 
 def find_fault(task: Task, graded: Graded) -> str | None:
-    """Describe the first verdict that is not as it should be."""
+    """Describe the first unexpected verdict."""
     name = task.name
     for problem, text, score in graded:
         note = f" ({score.note})" if score.note else ""
@@ -284,7 +284,7 @@ def find_fault(task: Task, graded: Graded) -> str | None:
 
 
 def check_reward(reward: RewardSpec, graded: Graded, key: str = "reward") -> None:
-    """Reward the graded texts, as a step would; raise if a part is not scored, or the user's own
+    """Reward the graded texts as a step does; raise if a part is not scored, or if the user's own
     function fails."""
     for problem, text, score in graded:
         _check_parts(reward, problem, score, key)

@@ -1,7 +1,7 @@
-"""Lengths in tokens: prompts and the task's own responses against what a model reads and writes.
+"""Compare token lengths of prompts and references with the context and the sampling limit.
 
-Before a run, of models whose tokenizer is there; `note_before_stage` looks at the others when an
-earlier stage has made them.
+Models whose tokenizer exists are checked before a run; `note_before_stage` checks the others once
+an earlier stage has made them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from whet.types import Problem, Split
 from whet.world import get_world
 
 NUM_NAMED = 3
-"""Problems with a long prompt that are named."""
+"""Problems with too long a prompt that a note names."""
 
 
 def note_before_stage(stage: ModelStageConfig, run: RunStore) -> None:
-    """Compare lengths with a model that an earlier stage of a pipeline made, now that it is there;
-    what deserves a note goes to the ledger too."""
+    """Compare lengths with the limits of a model that an earlier stage of a pipeline made; notes
+    also go to the ledger."""
 
     def inspect_lengths() -> list[Finding]:
         findings = Findings()
@@ -42,19 +42,19 @@ def note_before_stage(stage: ModelStageConfig, run: RunStore) -> None:
 
 
 def continues_new_model(stages: Stages, stage: StageConfig) -> bool:
-    """Whether a model of a stage is one that an earlier stage starts from random weights."""
+    """Whether an earlier stage starts a model of this stage from random weights."""
     sources = [source for source in stage.models.values() if source.path is not None]
     return any(follow_model(stages, source).new is not None for source in sources)
 
 
 def context_of(stage: ModelStageConfig, model: ModelText) -> int:
-    """Return the longest sequence that a stage lets its model read."""
+    """Return the longest sequence that a stage allows for its model."""
     return min(stage.engine.max_model_len or model.positions, model.positions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LengthCheck:
-    """Compares the lengths of one stage, and notes what it finds under its name."""
+    """Compares the lengths of one stage, and adds findings under its name."""
 
     reader: InputReader
     findings: Findings
@@ -71,7 +71,7 @@ class LengthCheck:
         self.findings.add(self.name, "prompts", Level.NOTE, message)
 
     def _check_prompts(self, split: Split, rows: SplitRows, model: ModelText) -> None:
-        """Render the prompts, and compare their lengths with the context and the responses."""
+        """Compare prompt lengths with the context and the longest response."""
         lengths = [(_count_tokens(problem, model), problem) for problem in rows.problems]
         if not lengths:
             return
@@ -105,7 +105,7 @@ class LengthCheck:
         self.findings.add(self.name, "prompts", Level.PASSED, message)
 
     def _check_references(self, split: Split, rows: SplitRows, model: ModelText) -> None:
-        """Compare the lengths of the task's own responses with what may be sampled."""
+        """Compare the lengths of the task's own responses with `sampling.max_tokens`."""
         limit = self.stage.sampling.max_tokens
         task = self.reader.build_stage_task(self.stage)
         lengths: list[int] = []

@@ -1,5 +1,4 @@
-"""Whether this machine suffices for a pipeline: memory for each stage, and disk for what stages
-write."""
+"""Check that this machine suffices for a pipeline: memory for each stage, disk for its output."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,14 +19,14 @@ from whet.stages.stage import OnPolicyConfig, StageConfig, Stages, TrainingConfi
 from whet.store.run import model_folder
 
 TYPICAL_PROMPT = 256
-"""Tokens of a prompt, where memory is predicted."""
+"""Assumed tokens of a prompt for predicting memory."""
 BYTES_PER_TOKEN = 8.0
-"""What a sampled token takes in a rollout file: its log-probability, hardly compressed, its id and
-its text."""
+"""Bytes of a sampled token in a rollout file: its log-probability, which hardly compresses, its id
+and its text."""
 
 
 def check_memory(findings: Findings, stages: Stages, *, is_pipeline: bool, ranks: int) -> None:
-    """Compare what each stage holds with the memory of this machine's device."""
+    """Compare the memory that each stage needs with that of this machine's device."""
     is_gpu = torch_device().type == "cuda"
     missing = find_missing_memory(stages, ranks)
     unfit = [missing] if missing else []
@@ -41,11 +40,11 @@ def check_memory(findings: Findings, stages: Stages, *, is_pipeline: bool, ranks
 
 
 def _list_unfit(stages: Stages, card: GPU) -> Iterator[tuple[str, str]]:
-    """Predict each phase, as `whet plan` does, and name those that do not fit."""
+    """Predict each phase as `whet plan` does, and list those that do not fit."""
     for name in stages:
         try:
             planned = list_stage_jobs(name, stages, TYPICAL_PROMPT, None)
-        except DataError:  # a model without files is named elsewhere
+        except DataError:  # another check reports a model without files
             continue
         for job in planned:
             if job.engine is not None and cache_bytes(job, card) is None:
@@ -57,14 +56,14 @@ def _list_unfit(stages: Stages, card: GPU) -> Iterator[tuple[str, str]]:
 
 
 def _this_card() -> GPU:
-    """The GPU of this machine: one that is known by its name, or like an A100 of its memory."""
+    """Return the GPU of this machine: a known one by its name, otherwise an A100 of its memory."""
     name = torch.cuda.get_device_name().lower().replace(" ", "")
     known = next((card for key, card in GPUS.items() if key in name), GPUS["a100"])
     return replace(known, memory=device_bytes())
 
 
 def check_disk(findings: Findings, stages: Stages, folder: Path) -> None:
-    """Compare what the stages write with what is free where the run folder is."""
+    """Compare the size of the stages' output with the free disk space of the run folder."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = float(shutil.disk_usage(there).free)
     trained = {name: stage for name, stage in stages.items() if isinstance(stage, TrainingConfig)}
@@ -93,7 +92,7 @@ def check_disk(findings: Findings, stages: Stages, folder: Path) -> None:
 
 def checkpoint_bytes(stages: Stages, stage: TrainingConfig) -> float:
     """Count the bytes of the checkpoints that a stage keeps at once: the newest, the best, and one
-    that is being written. A model of unknown size counts nothing."""
+    being written. A model of unknown size counts as 0."""
     width = 4 if torch_device().type == "cpu" or stage.train.dtype == "float32" else 2
     total = 0.0
     for key, source in stage.models.items():
@@ -101,7 +100,7 @@ def checkpoint_bytes(stages: Stages, stage: TrainingConfig) -> float:
             continue
         origin = follow_model(stages, source)
         if origin.new is not None:
-            parameters = 0.0  # less than a hundred million
+            parameters = 0.0  # new models are small: below a hundred million
         else:
             parameters = num_parameters(str(model_folder(origin.path or ""))) or 0.0
         trained = parameters if source.lora is None else 0.0
@@ -111,7 +110,7 @@ def checkpoint_bytes(stages: Stages, stage: TrainingConfig) -> float:
 
 
 def rollout_bytes(stage: StageConfig) -> float:
-    """Count the bytes of the rollouts of a run whose responses all reach the limit."""
+    """Count the bytes of a run's rollouts if all responses reach the limit."""
     if not isinstance(stage, OnPolicyConfig):
         return 0.0
     responses = stage.steps * stage.problems_per_step * stage.responses_per_problem

@@ -1,8 +1,8 @@
-"""Look over all stages of a file before the first one runs: settings, models, data, templates,
-graders, rewards, lengths, memory, disk. Nothing is sampled, and no weights are loaded.
+"""Check all stages of a file before the first one runs: settings, models, data, templates, graders,
+rewards, lengths, memory, disk. Nothing is sampled, and no weights are loaded.
 
-`whet check` reads all rows and prints every finding. The same preflight before a run reads a
-sample of them, and prints what deserves a note or is wrong.
+`whet check` reads rows up to a time limit and prints every finding. The preflight before a run
+reads a sample, and prints only notes and errors.
 """
 
 from contextlib import nullcontext, suppress
@@ -50,22 +50,21 @@ from whet.world import get_world
 MAX_ENCODED = 2000
 """Responses that `whet check` encodes."""
 NUM_RENDERED = 8
-"""Responses to imitate that are tried on the chat template."""
+"""Responses to imitate that the fast preflight encodes."""
 MAX_READ = 50_000_000
-"""Bytes of a file of responses that the fast preflight still reads."""
+"""Most bytes of responses that the fast preflight reads."""
 
 
 SERVER_TIMEOUT = 5.0
-"""Seconds in which a teacher's server should reply."""
+"""Seconds to wait for a reply of a teacher's server."""
 
 
 def check_before_run(
     stages: Stages, folder: Path, *, is_pipeline: bool, resume: bool = False
 ) -> None:
-    """Do the fast preflight on the first rank; say what deserves a note, and raise if something is
-    wrong.
+    """Run the fast preflight on the first rank; print notes, and raise if there are errors.
 
-    One stage that is resumed was checked at its start, and reads the same files.
+    A single stage that is resumed is not checked again, since it reads the same files.
     """
 
     def inspect_first() -> list[Finding]:
@@ -94,7 +93,7 @@ def check_before_run(
 def inspect(
     stages: Stages, folder: Path, *, is_pipeline: bool, is_thorough: bool, ranks: int = 1
 ) -> list[Finding]:
-    """Look over all stages; `folder` is where they will write."""
+    """Check all stages; `folder` is where they will write."""
     findings = Findings()
     reader = InputReader(stages, is_thorough=is_thorough)
     for name, stage in stages.items():
@@ -108,7 +107,7 @@ def inspect(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StageCheck:
-    """Looks over one stage, and notes what it finds under its name."""
+    """Checks one stage, and adds findings under its name."""
 
     reader: InputReader
     findings: Findings
@@ -146,7 +145,7 @@ class StageCheck:
         return self.stage.prompt if isinstance(self.stage, ModelStageConfig) else NO_PROMPT
 
     def _check_model(self, key: str, source: ModelSource) -> ModelText | None:
-        """Read a model's tokenizer, and try its chat template."""
+        """Read a model's tokenizer and try its chat template."""
         text = None
         with self.findings.catch(self.name, "model"):
             origin = follow_model(self.reader.stages, source)
@@ -168,7 +167,7 @@ class StageCheck:
         return text
 
     def _check_server(self, key: str, server: EndpointConfig) -> None:
-        """Check whether a server can be reached; it may also be started later."""
+        """Note a server that cannot be reached; it may still be started later."""
         hurried = server.model_copy(update={"timeout": min(server.timeout, SERVER_TIMEOUT)})
         try:
             check_reachable(Client(hurried))
@@ -179,7 +178,7 @@ class StageCheck:
             self._pass("model", f"{key}: a server replies at {server.url}")
 
     def _read_rows(self) -> dict[Split, SplitRows]:
-        """Read the splits of the stage that exist, and check that they belong to its task."""
+        """Read the existing splits of the stage, and check that they belong to its task."""
         rows: dict[Split, SplitRows] = {}
         for split in self.stage.splits:
             with self.findings.catch(self.name, "data"):
@@ -207,7 +206,7 @@ class StageCheck:
     def _check_responses(
         self, location: str, model: ModelText | None, rows: dict[Split, SplitRows]
     ) -> None:
-        """Read the responses of a file or run folder, and encode the first of them."""
+        """Read the responses of a file or run folder, and encode the first ones."""
         path = Path(location)
         run = RunStore(path, lock=None)
         files = [path] if path.is_file() else run.rollout_files("train")
@@ -237,7 +236,7 @@ class StageCheck:
         self._pass("data", f"data: {len(rollouts):,} responses")
 
     def _check_grader(self, rows: dict[Split, SplitRows]) -> None:
-        """Try the grader on the first rows, and the reward on what it says."""
+        """Try the grader on the first rows, and the reward on its scores."""
         stage = self.stage
         split = next((split for split in rows if rows[split].problems), None)
         if split is None:
@@ -249,7 +248,7 @@ class StageCheck:
             return
         limits = stage.grading_limits
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
-            # Nothing takes long with the task's own problems and responses.
+            # Grading a built-in task's own problems and responses is quick.
             limits = GradingConfig(workers=0)
         graded, num_gold = grade_rows(task, chosen, limits)
         if fault := find_fault(task, graded):
@@ -266,7 +265,7 @@ class StageCheck:
 
 
 def check_libraries(stage: StageConfig) -> None:
-    """Load what settings name and no other check has loaded: a learner, packages of trackers."""
+    """Check the learner and the tracker packages that the settings name."""
     if isinstance(stage, TrainingConfig):
         choose_learner_factory(stage.train)
         for sink in stage.track.sinks:

@@ -9,7 +9,7 @@ from whet.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """How far off something is; `text` describes it for the user, with its numbers."""
+    """A measured gap and its limit; `text` describes it for the user, with numbers."""
 
     gap: float
     limit: float
@@ -22,7 +22,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """One claim about training that can be checked in a second."""
+    """One claim about training that takes about a second to check."""
 
     name: str
     claim: str
@@ -34,7 +34,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofResult:
-    """The result of a proof; `error` is set if it raised an exception."""
+    """The result of a proof; `error` is set if it raised."""
 
     proof: Proof
     measure: Measurement | None
@@ -70,13 +70,13 @@ def find_worst(gaps: Mapping[str, float]) -> tuple[str, float]:
 
 
 def run_proof(proof: Proof) -> ProofResult:
-    """Run a proof; an exception is a failure too."""
+    """Run a proof; an exception counts as a failure."""
     start = time.monotonic()
     measure = None
     error_text = ""
     try:
         measure = proof.measure()
-    except Exception as error:  # which error a fault raises depends on the fault
+    except Exception as error:  # a fault may raise anything
         error_text = f"{type(error).__name__}: {error}".strip().partition("\n")[0][:300]
     seconds = time.monotonic() - start
     return ProofResult(proof=proof, measure=measure, error=error_text, seconds=seconds)

@@ -1,6 +1,6 @@
 """Fixtures of the proofs: a tiny model with random weights, its policy, and sequences for it.
 
-`ScriptedEngine` is an engine without a model, for proofs, for tests and for trying a task.
+`ScriptedEngine` is an engine without a model, for proofs, tests and trying out a task.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +22,7 @@ from whet.types import Completion, FinishReason, Message, Problem, Tokens
 
 _POSITIONS = 64
 SHAPES = ((2, 1), (9, 3), (30, 10), (17, 16), (9, 1), (24, 4), (5, 2), (40, 1), (33, 20), (12, 5))
-"""Length of each example, and where its response starts: single targets, equal lengths, one far
-longer."""
+"""Length and response start of each example: single targets, equal lengths, one far longer."""
 
 
 def make_tokenizer() -> Tokenizer:
@@ -31,15 +30,15 @@ def make_tokenizer() -> Tokenizer:
 
 
 def make_model(*, seed: int = 0, dtype: torch.dtype | None = None) -> Transformer:
-    """Make a two-layer decoder with norms off one and a sharp head, so that faults show."""
+    """Make a two-layer decoder with sharp weights on this machine's device."""
     model = Transformer(new_config("tiny", make_tokenizer().vocab_size, _POSITIONS))
     init_sharp_weights(model, seed)
     return model.to(device=torch_device(), dtype=dtype or torch_dtype("auto"))
 
 
 def init_sharp_weights(model: Transformer, seed: int) -> None:
-    """Move norms and biases off one and zero, so that a missing one shows, and make the head so
-    sharp that tokens differ in probability by orders of magnitude."""
+    """Move norms and biases off one and zero, so that a missing one shows, and sharpen the head, so
+    that token probabilities differ by orders of magnitude."""
     init_weights(model, seed)
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -50,13 +49,13 @@ def init_sharp_weights(model: Transformer, seed: int) -> None:
 
 
 def make_policy(*, seed: int = 0, slots: int = 4) -> Policy:
-    """Make a policy in the device's dtype, with so few slots that requests wait."""
+    """Make a policy in the device's dtype, with few slots so that requests wait."""
     model = make_model(seed=seed)
     return build_policy(model, make_tokenizer(), NativeConfig(max_num_seqs=slots), name="specimen")
 
 
 def make_random_examples() -> list[Example]:
-    """Make random sequences of various lengths, with every field that a loss may need."""
+    """Make random sequences of various lengths with the fields that losses need."""
     rng = make_numpy_rng(0, "written")
     size = make_tokenizer().vocab_size
     made = []
@@ -79,7 +78,7 @@ def make_random_examples() -> list[Example]:
 def make_requests(
     size: int, *, groups: int = 4, samples: int = 3, max_tokens: int = 16, seed: int = 0
 ) -> list[Request]:
-    """Make requests with prompts of 3 to 30 tokens, several samples each, at two temperatures."""
+    """Make requests for several samples of prompts of 3 to 30 tokens, at two temperatures."""
     made = []
     for index in range(groups):
         rng = make_numpy_rng(seed, "prompt", index)
@@ -98,7 +97,7 @@ def make_requests(
 
 
 def sample_examples(policy: Policy) -> list[Example]:
-    """Sample `make_requests` with a policy; return examples with advantages other than zero."""
+    """Sample `make_requests` with a policy; return examples with nonzero advantages."""
     asked = make_requests(policy.model.cfg.vocab_size)
     return make_credited_examples(asked, dict(policy.engine.generate(asked)))
 
@@ -106,7 +105,7 @@ def sample_examples(policy: Policy) -> list[Example]:
 def make_credited_examples(
     asked: Sequence[Request], done: Mapping[str, Completion]
 ) -> list[Example]:
-    """Make examples of completions, with some advantage, none of them zero."""
+    """Make examples of completions, with nonzero advantages."""
     return [
         Example(
             tokens=np.concatenate([request.prompt, done[request.id].tokens]),
@@ -135,7 +134,7 @@ def make_problem(name: str) -> Problem:
 
 
 class ScriptedEngine:
-    """Answers each request with `answer`'s text, cut at its limit; every token is certain."""
+    """Completes each request with the tokens of `answer`, cut at its limit, with probability 1."""
 
     def __init__(
         self, answer: Callable[[Request], Tokens], *, version: int = 0, context: int = 1 << 20
@@ -166,7 +165,7 @@ class ScriptedEngine:
             )
 
     def load_weights(self, named: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Take the version; there are no weights to fill."""
+        """Set the version; there are no weights to load."""
         self.version = version
 
     def sleep(self) -> None:

@@ -1,4 +1,4 @@
-"""Proofs of the learner: weights, targets, packing, splits, the first ratio, the KL; and pass@k.
+"""Proofs of the learner (weights, targets, packing, splits, the first ratio, the KL) and of pass@k.
 
 Shapes: V tokens of a toy vocabulary, M responses of one token each.
 """
@@ -33,11 +33,11 @@ from whet.types import Author, Group, Rollout
 LENGTHS = tuple(length - start for length, start in fixtures.SHAPES)
 DIVISOR = 50
 _MICRO_TOKENS = (40, 60, 85, 100, 10_000)
-"""Sizes of micro-batches: the longest example alone, several, all at once."""
+"""Micro-batch sizes: only the longest example, several examples, all at once."""
 
 
 def measure_divisor() -> Measurement:
-    """Compare the weights of each rule with formulas over all lengths."""
+    """Compare the loss weights of each rule with their formulas."""
     total = sum(LENGTHS)
     count = len(LENGTHS)
     expected: dict[LossWeightsName, list[float]] = {
@@ -61,7 +61,7 @@ def measure_divisor() -> Measurement:
 
 
 def measure_targets() -> Measurement:
-    """Count the tokens whose loss a step sums, for micro-batches of several sizes."""
+    """Count the targets that a step misses or repeats, for several micro-batch sizes."""
     total = sum(LENGTHS)
     model = fixtures.make_model(dtype=torch.float32)
     examples = fixtures.make_random_examples()
@@ -83,7 +83,7 @@ def measure_targets() -> Measurement:
 
 
 def measure_pass_at_k() -> Measurement:
-    """Compare pass@k with enumeration, and its mean over draws with the true chance."""
+    """Compare pass@k with enumeration, and its expectation with the true probability."""
     n = 6
     gaps = []
     for k in range(1, n + 1):
@@ -99,16 +99,16 @@ def measure_pass_at_k() -> Measurement:
 
 
 RELATIVE_LIMIT = 1e-5
-"""Largest change by another order of summation, relative to the norm, in float32."""
+"""Largest effect of the order of summation in float32, relative to the norm."""
 FLOAT32_LIMIT = 1e-4
-"""Between a decode and a packed pass in float32, in nats."""
+"""Largest gap between log-probabilities of two kinds of pass in float32, in nats."""
 PENALISED = AlgoConfig(name="dapo", kl_coef=0.1, entropy_coef=0.01)
 SEQUENCES = AlgoConfig(name="gspo")
 
 
 @torch.no_grad()
 def measure_packing() -> Measurement:
-    """Compute log-probabilities of examples laid end to end and one by one."""
+    """Compare log-probabilities of packed examples with those of single examples."""
     model = fixtures.make_model(dtype=torch.float32)
     examples = learner_module.set_loss_weights(
         fixtures.make_random_examples(), _algo(PENALISED).loss_weights
@@ -124,7 +124,7 @@ def measure_packing() -> Measurement:
 
 
 def measure_splits() -> Measurement:
-    """Compute the gradient of one step in many splits, and compare with one by one."""
+    """Compare the gradient of a step, split in many ways, with that of single examples."""
     gap_by_name = {}
     model = fixtures.make_model(dtype=torch.float32)
     for cfg in (PENALISED, SEQUENCES):
@@ -144,7 +144,7 @@ def measure_splits() -> Measurement:
 
 
 def measure_ratio() -> Measurement:
-    """Take the first loss of every algorithm: with ratio 1 a clipped one is -advantage."""
+    """Check that the first ratio of every algorithm is 1, where a clipped loss is -advantage."""
     policy = fixtures.make_policy()
     examples = fixtures.sample_examples(policy)
     learner = policy.build_learner(TrainConfig(micro_batch_tokens=100), steps=1)
@@ -181,7 +181,7 @@ def _forward(model: Transformer, examples: list[Example]) -> tuple[Tensor, float
 
 
 def _list_splits(examples: Sequence[Example]) -> Iterator[tuple[str, list[list[Example]], int]]:
-    """Yield a name, the examples of each accumulation, and the tokens of a micro-batch."""
+    """Yield a name, the examples of each accumulation, and the tokens per micro-batch."""
     shuffled = list(examples)
     make_rng(0, "splits").shuffle(shuffled)
     for tokens in (40, 60, 100, 10_000):
@@ -240,7 +240,7 @@ def measure_kl() -> Measurement:
     gaps = {}
     for name in ESTIMATORS:
         mean = (logprob_V.exp() * losses.kl(logprob_V, reference_V, name)).sum()
-        # k2 is made for its gradient, and biased as a value.
+        # k2 is meant for its gradient; its value is biased.
         gaps[f"value of {name}"] = 0.0 if name == "k2" else abs(float((mean / exact).detach()) - 1)
         expected_V = {"k1": torch.zeros_like(exact_V), "k2": exact_V, "k3": forward_V}[name]
         direct = AlgoConfig(
@@ -269,7 +269,7 @@ def _kl_gradient(value: Tensor, theta_V: Tensor) -> Tensor:
 
 
 def _penalty_gradient(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """Return the expected gradient of the KL penalty: that of an objective without advantages."""
+    """Return the expected gradient of the KL penalty, from an objective with zero advantages."""
     logprob_V = theta_V.log_softmax(0)
     inputs = _inputs(logprob_V, torch.zeros_like(logprob_V), reference_V)
     loss_V = policy_objective(cfg).loss(inputs).loss
@@ -277,7 +277,7 @@ def _penalty_gradient(cfg: AlgoConfig, theta_V: Tensor, reference_V: Tensor) -> 
 
 
 def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tensor:
-    """Return the expected gradient of RLOO with a KL and no reward, over all pairs of responses."""
+    """Return the expected gradient of RLOO with a KL and reward 0, over all response pairs."""
     cfg = AlgoConfig(name="rloo", kl_coef=BETA, kl_in=place)
     algo = algorithm.build_algorithm(cfg, max_tokens=1)
     logprob_V = theta_V.log_softmax(0)
@@ -299,7 +299,7 @@ def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tens
 
 
 def _make_pairs(logprobs: Sequence[float]) -> list[Group]:
-    """Make a group of each pair of responses, without a reward."""
+    """Make a group of each pair of responses, with reward 0."""
     groups = []
     for pair in product(range(len(logprobs)), repeat=2):
         problem = fixtures.make_problem("{} {}".format(*pair))

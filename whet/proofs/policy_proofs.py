@@ -1,5 +1,5 @@
-"""Proofs of a policy: rewards stay with rollouts, engine and learner agree, resumed steps match,
-and a chat turn keeps its stop token in SFT and in sampling.
+"""Proofs of a policy: rewards stay with their rollouts, engine and learner agree, resumed steps are
+equal, and a chat turn has the same stop token in SFT and in sampling.
 """
 
 import re
@@ -52,7 +52,7 @@ from whet.types import (
 
 _QUESTION = Message(role="user", content="2+3 <|im_end|>?")
 _ANSWER = Message(role="assistant", content="so 5")
-"""Text in a question that looks like a special token must stay text."""
+"""The question contains text that looks like a special token and must stay text."""
 
 _TURNS = (
     "{% for m in messages %}"
@@ -70,7 +70,7 @@ _LLAMA = (
 
 
 IS_RIGHT = ("1000", "0100", "0011", "1110", "0101", "1101")
-"""Which responses to which problem are right; no two rows are equal, also not when rotated."""
+"""For each problem, which responses are right; no two rows are equal, even if rotated."""
 
 
 class _EchoTask(Task):
@@ -92,7 +92,7 @@ class _EchoTask(Task):
 
 
 class _OutOfOrder(ScriptedEngine):
-    """Answers all requests in a shuffled but fixed order."""
+    """Completes requests in a shuffled but fixed order."""
 
     def generate(self, requests: Iterable[Request]) -> Iterator[tuple[str, Completion]]:
         done = list(super().generate(requests))
@@ -101,7 +101,7 @@ class _OutOfOrder(ScriptedEngine):
 
 
 def measure_rewards() -> Measurement:
-    """Let each response name its problem and number, which determine its expected advantage."""
+    """Check advantages by responses that state their problem and number."""
     tokenizer = fixtures.make_tokenizer()
     chat = ChatFormat(tokenizer)
     task = _EchoTask()
@@ -138,25 +138,25 @@ def measure_rewards() -> Measurement:
 
 VERSION = 7
 BF16_LIMIT = 0.25
-"""The same in bfloat16, where neither is exact; other weights are several nats away."""
+"""Largest gap between engine and learner in bfloat16, in nats; with other weights it is several."""
 
 
 def measure_engine(user_policy: Policy | None = None) -> Measurement:
-    """Sample more requests than slots, some sharing a prompt, and compute log-probabilities in
-    a packed batch.
+    """Sample more requests than slots, some with the same prompt, and compare log-probabilities
+    with those of a packed batch.
 
-    `user_policy` is a model of the user's.
+    `user_policy` replaces the tiny policy by one of the user's.
     """
     policy = user_policy or fixtures.make_policy()
     requests = fixtures.make_requests(policy.model.cfg.vocab_size)
     exactness = measure_exactness(policy) if user_policy else compare_logprobs(policy, requests)
-    # The Triton kernels give the same bits; elsewhere products of other shapes round differently.
+    # Triton kernels give the same bits; elsewhere rounding depends on the shape of products.
     limit = 0.0 if policy.model.device.type in TRITON_DEVICES else _limit(policy)
     return Measurement(gap=exactness.largest_gap, limit=limit, text=exactness.summary)
 
 
 def measure_publish() -> Measurement:
-    """Move the weights far, publish, and sample: engine and learner must agree."""
+    """Move the weights far, publish, sample, and compare engine and learner."""
     policy = fixtures.make_policy()
     before = fixtures.sample_examples(policy)
     learner = policy.build_learner(TrainConfig(lr=0.05), steps=1)
@@ -182,7 +182,7 @@ def measure_publish() -> Measurement:
 
 
 def _engine_logprobs(examples: Sequence[Example]) -> Floats:
-    """Return the log-probability of each token that the engine returned with it."""
+    """Return the engine's log-probabilities of all sampled tokens."""
     return np.concatenate(
         [
             example.sampling_logprob_M
@@ -201,7 +201,7 @@ ALGO = build_algorithm(AlgoConfig(name="grpo", num_minibatches=2), max_tokens=16
 
 
 def measure_resume() -> Measurement:
-    """Take two steps, save, take a third; load into another model and take the third again."""
+    """Take two steps, save, and take a third; load into another model and repeat the third."""
     straight = fixtures.make_policy()
     stopped = fixtures.make_policy(seed=1)
     cfg = TrainConfig(lr=1e-3, lr_schedule="linear", warmup_steps=1)
@@ -241,7 +241,7 @@ def _step(policy: Policy, learner: Learner, step: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The chat template of a model family, and a turn by hand around QUESTION and ANSWER."""
+    """The chat template of a model family, and a turn written by hand with QUESTION and ANSWER."""
 
     template: str
     eos: str
@@ -251,7 +251,7 @@ class Family:
 
     @property
     def special(self) -> set[str]:
-        """List the special tokens of the family's template."""
+        """The special tokens of the family's template."""
         return {self.eos, *re.findall(r"<\|\w+\|>", self.prompt), self.stop}
 
 
@@ -290,7 +290,7 @@ TEMPLATE_FAMILIES = {
 
 
 def measure_stop_tokens() -> Measurement:
-    """Compare each family's chat format with tokens by hand, and sample up to a stop."""
+    """Compare each family's chat format with tokens laid out by hand, and sample to a stop."""
     differences = {name: _count_differences(family) for name, family in TEMPLATE_FAMILIES.items()}
     differences["the engine"] = _count_wrong_ends()
     worst, most = find_worst(differences)
@@ -302,7 +302,7 @@ def measure_stop_tokens() -> Measurement:
 
 
 def measure_model_stops(chat: ChatFormat) -> Measurement:
-    """Look for the stop token in the output of a model's own template."""
+    """Check that a model's own template keeps the stop token."""
     written = chat.tokenizer.encode(chat.render([_QUESTION, _ANSWER], False), special=True)
     tokens, is_response = chat.conversation([_QUESTION, _ANSWER])
     response = tokens[is_response]
@@ -344,7 +344,7 @@ def _count_differences(family: Family) -> int:
 
 
 def _count_wrong_ends() -> int:
-    """Sample where every fourth token is a stop; count completions that end wrongly."""
+    """Sample with every fourth token a stop token; count completions that end wrongly."""
     model = fixtures.make_model()
     size = model.cfg.vocab_size
     stops = frozenset(range(0, size, 4))
@@ -358,7 +358,7 @@ def _count_wrong_ends() -> int:
 
 
 def _tokenizer(family: Family) -> Tokenizer:
-    """Make a tokenizer of single bytes and special tokens, so that no two pieces of text merge."""
+    """Make a tokenizer of single bytes and special tokens, in which nothing merges."""
     alphabet = sorted(ByteLevel.alphabet())
     core = Core(BPE({letter: index for index, letter in enumerate(alphabet)}, []))
     core.pre_tokenizer = ByteLevel(add_prefix_space=False)

@@ -1,5 +1,5 @@
-"""Proofs of ranks, which run them together: gradients add up, shards are the model, and what the
-engine samples from is what was trained.
+"""Proofs that ranks run together: gradients add up, shards equal the model, and the engine samples
+from the trained weights.
 """
 
 import copy
@@ -25,7 +25,7 @@ CFG = TrainConfig(lr=1e-3, micro_batch_tokens=120)
 
 
 def measure_rank_gradient() -> Measurement:
-    """Compare the gradient that ranks add up with that of one device, in float64 on a CPU and in
+    """Compare the summed gradient of ranks with that of one device, in float64 on a CPU and in
     float32 on a GPU, whose kernels do not support float64."""
     is_cpu = fixtures.make_model().device.type == "cpu"
     model = fixtures.make_model(dtype=torch.float64 if is_cpu else torch.float32)
@@ -47,7 +47,7 @@ def measure_rank_gradient() -> Measurement:
 
 
 def measure_sharded_logprobs() -> Measurement:
-    """Count log-probabilities that differ in any bit between a sharded model and the plain one."""
+    """Count log-probabilities that differ in any bit between a sharded and the plain model."""
     model = _model()
     sharded = shard_model(model, rank_world())
     differ = _count_different(model, sharded, fixtures.make_random_examples())
@@ -55,8 +55,8 @@ def measure_sharded_logprobs() -> Measurement:
 
 
 def measure_gathered_weights() -> Measurement:
-    """Count log-probabilities that differ between the shards after a step and the whole model that
-    the engine samples from."""
+    """Count log-probabilities that differ after a step between the shards and the whole model of
+    the engine."""
     model = _model()
     learner = FSDPLearner(model, CFG, steps=1)
     examples = set_loss_weights(fixtures.make_random_examples(), token_mean)
@@ -72,7 +72,7 @@ def measure_gathered_weights() -> Measurement:
 
 def _model() -> Transformer:
     model = fixtures.make_model(dtype=torch_dtype("auto"))
-    with model.device:  # float32, as a model that is loaded has it
+    with model.device:  # in float32, as in a loaded model
         model.rope_CD = rope_table(model.cfg)
     return model
 
@@ -87,7 +87,7 @@ def _count_different(
 
 
 def _agree(gap: float, *, limit: float, text: str) -> Measurement:
-    """Take the largest gap of all ranks."""
+    """Measure the largest gap of all ranks."""
     gap = max(get_world().all_gather(gap, text))
     return Measurement(
         gap=gap, limit=limit, text=f"{text} {gap:.1e}" if limit else f"{text} {gap:g}"

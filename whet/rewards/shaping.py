@@ -1,4 +1,4 @@
-"""Shaping terms: small pure functions of a rollout that a reward spec weighs and adds up."""
+"""Shaping terms: small pure functions of a rollout and its score that a reward spec weighs."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -23,17 +23,18 @@ from whet.user_code import (
 )
 
 MAX_WEIGHT = 1e9
-"""Bound on rewards: the deviation of larger ones could overflow."""
+"""Bound on rewards; the deviation of larger ones could overflow."""
 Weight = Annotated[float, Field(ge=-MAX_WEIGHT, le=MAX_WEIGHT)]
 
 
 class Shaping(Config):
-    """Settings of every term: a weight, and the verdicts it counts for."""
+    """Settings of every term: its weight, and the verdicts for which it counts."""
 
     weight: Weight = 1.0
     """Multiplies the term's value."""
     when: Literal["always", "correct", "wrong", "answered"] = "always"
-    """Count the term only for right answers, only for others, or whenever an answer was found."""
+    """The verdicts for which the term counts: all, correct, all but correct, or any with an
+    answer."""
 
     def applies_to(self, verdict: Verdict) -> bool:
         if self.when == "answered":
@@ -42,11 +43,11 @@ class Shaping(Config):
 
     @property
     def needs_tokens(self) -> bool:
-        """Whether it counts a rollout's tokens, which a file of texts does not have."""
+        """Whether the term reads a rollout's tokens, which a file of texts lacks."""
         return False
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        """Measure one rollout, before the weight."""
+        """Compute the term for one rollout, without the weight."""
         raise NotImplementedError
 
 
@@ -57,7 +58,7 @@ class Outcome(Shaping):
     wrong: Weight = 0.0
     """Value of a wrong answer."""
     no_answer: Weight | None = None
-    """Reward of a response without an answer; none treats it as a wrong one."""
+    """Value of a response without an answer; none takes that of a wrong one."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         if score.verdict is Verdict.CORRECT:
@@ -68,13 +69,13 @@ class Outcome(Shaping):
 
 
 class Quality(Shaping):
-    """How near a solution is to the optimum: `exact`, `feasible` × the ratio, or `other`."""
+    """Closeness of a solution to the optimum: `exact`, `feasible` × ratio, or `other`."""
 
     kind: Literal["quality"]
     exact: Weight = 1.0
-    """Value of an optimum."""
+    """Value of an optimal solution."""
     feasible: Weight = 0.5
-    """Multiplies the ratio to the optimum of a feasible solution."""
+    """Factor of a feasible solution's ratio to the optimum."""
     other: Weight = 0.0
     """Value of anything else."""
     squared: tuple[str, ...] = ()
@@ -95,8 +96,8 @@ class Quality(Shaping):
 
 
 class Tags(Shaping):
-    """1 if the response thinks in one closed block first and then answers; or the tag rules of TRL
-    and Open R1."""
+    """1 if the response starts with one closed thinking block and then answers; or a tag rule of
+    TRL or Open R1."""
 
     kind: Literal["thinking", "think_format", "think_answer_format", "tag_count"]
 
@@ -113,13 +114,13 @@ _TAG_RULES: dict[str, Callable[[str], float]] = {
 
 
 class WeightedTags(Shaping):
-    """NeMo RL's rule: a weight for each of two blocks that is present and closed."""
+    """NeMo RL's rule: one weight for a closed thinking block, another for a closed answer block."""
 
     kind: Literal["weighted_tags"]
     think_weight: Weight = 0.25
-    """Value of a closed block of thought."""
+    """Value of a closed thinking block."""
     answer_weight: Weight = 0.75
-    """Value of a closed block with the answer."""
+    """Value of a closed answer block."""
     think_tag: str = "think"
     """Name of the tag around the thought."""
     answer_tag: str = "answer"
@@ -132,15 +133,16 @@ class WeightedTags(Shaping):
 
 
 class Repeat(Shaping):
-    """The fraction of the text in loops; with a threshold, 1 if the fraction is above it."""
+    """The fraction of the text in loops, or with a threshold, 1 if the fraction exceeds it."""
 
     kind: Literal["repeat"]
     min_unit: int = Field(default=text_stats.MIN_UNIT, ge=1)
     """Shortest unit of a loop, in characters."""
     min_repeats: int = Field(default=text_stats.MIN_REPEATS, ge=5)
-    """Fewest repeats in a row that make a loop."""
+    """Fewest consecutive repeats that make a loop."""
     threshold: float | None = None
-    """0 makes any loop count in full, as NPG-Muse does; none takes the fraction itself."""
+    """Fraction above which the value is 1; 0 penalises any loop in full, as NPG-Muse does; none
+    takes the fraction itself."""
 
     def value(self, rollout: Rollout, score: Score) -> float:
         fraction = text_stats.repeated_fraction(
@@ -150,7 +152,7 @@ class Repeat(Shaping):
 
 
 class Ngrams(Shaping):
-    """The fraction of n-grams that came before (TRL over tokens, Open R1 over lower-case words)."""
+    """The fraction of repeated n-grams (TRL over tokens, Open R1 over lower-case words)."""
 
     kind: Literal["ngram_words", "ngram_tokens"]
     size: int = Field(default=3, ge=1)
@@ -167,7 +169,7 @@ class Ngrams(Shaping):
 
 
 class Overlong(Shaping):
-    """0 up to the buffer before the limit, then down to -1 (DAPO, Yu et al. 2025, equation 13)."""
+    """0 up to `buffer` tokens below the limit, then down to -1 (DAPO, Yu et al. 2025, eq. 13)."""
 
     kind: Literal["overlong"]
     max_tokens: int = Field(ge=1)
@@ -184,17 +186,17 @@ class Overlong(Shaping):
 
 
 class Cosine(Shaping):
-    """From a short response's value to a long one's along half a cosine (Yeo et al. 2025)."""
+    """Half a cosine from the value of a short response to that of a long one (Yeo et al. 2025)."""
 
     kind: Literal["cosine"]
     max_tokens: int = Field(ge=1)
-    """Length from which on a response counts as long."""
+    """Length at and above which the long value applies."""
     correct_short: Weight = 1.0
-    """Value of a right response of no length."""
+    """Value of a right response of length 0."""
     correct_long: Weight = 0.5
     """Value of a right response at the limit."""
     wrong_short: Weight = -1.0
-    """Value of a wrong response of no length."""
+    """Value of a wrong response of length 0."""
     wrong_long: Weight = -0.5
     """Value of a wrong response at the limit."""
 
@@ -211,7 +213,7 @@ class Cosine(Shaping):
 
 
 class Linear(Shaping):
-    """1 up to the free length, then down to 0 at the limit."""
+    """1 up to `free_tokens`, then falling to 0 at `max_tokens`."""
 
     kind: Literal["linear"]
     max_tokens: int = Field(ge=1)
@@ -231,8 +233,8 @@ class Linear(Shaping):
 class StepForm(Shaping):
     """RL-Tango's format scores.
 
-    A verification's problem may state its solution's `num_steps` and `form`; the number of steps
-    counts against a verification only where that form is 0.6 or more.
+    The payload of a verification's problem may have `num_steps` and `form` of the solution. A wrong
+    number of steps lowers the score only if `form` is at least 0.6.
     """
 
     kind: Literal["solution_form", "verification_form"]
@@ -250,7 +252,7 @@ class StepForm(Shaping):
 class UserTerm(Shaping):
     """The user's own term: a function of a rollout and its score, or a subclass of `Shaping`.
 
-    All keys but these are the settings of the class; a function takes none.
+    All other keys are settings of the class; a function takes none.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -261,7 +263,7 @@ class UserTerm(Shaping):
 
     @model_validator(mode="after")
     def _load_now(self) -> Self:
-        """Fail on a mistake in the file now, not after the first responses are sampled."""
+        """Fail on a mistake in the file before the first responses are sampled."""
         assert self._function is not None, "it is loaded"
         return self
 
@@ -289,7 +291,7 @@ class UserTerm(Shaping):
 
     @property
     def needs_tokens(self) -> bool:
-        """A function is taken to read the text alone; a class says what it needs."""
+        """Whether a class needs tokens; a function is assumed not to."""
         term = getattr(self._function, "__self__", None)
         return isinstance(term, Shaping) and term.needs_tokens
 
@@ -306,12 +308,12 @@ class UserTerm(Shaping):
 
 
 class Random(Shaping):
-    """A random number from 0 to 1, independent of the answer: a control (Shao et al. 2025)."""
+    """A random number from 0 to 1, independent of the answer, as a control (Shao et al. 2025)."""
 
     kind: Literal["random"]
 
     def value(self, rollout: Rollout, score: Score) -> float:
-        """Draw it from the rollout's id and text, so that rewarding twice gives the same."""
+        """Draw from a stream of the rollout's id and text, so that the value is reproducible."""
         return make_rng(0, "reward", rollout.id, rollout.text).random()
 
 

@@ -1,14 +1,13 @@
-"""A reward spec weighs the parts of a score and shaping terms into one number.
+"""A reward spec combines the parts of a score and shaping terms into one number.
 
-The same stored rollouts can be rewarded again under another spec. `whet/rewards/specs` holds specs
-by name. A setting `reward = "dapo"` or `reward = "my/spec.toml"` uses one unchanged, and `reward =
-"my_reward.py:name"` takes the user's own function of a rollout and its score.
+Stored rollouts can be rewarded again under another spec. `whet/rewards/specs` has the named specs.
+The setting `reward = "dapo"` or `reward = "my/spec.toml"` uses a spec unchanged, and `reward =
+"my_reward.py:name"` the user's own function of a rollout and its score.
 
-A reward can be broken down: the contributions of all parts and terms of a rollout add up to it. A
-part's share of the variance is its covariance with the reward over the variance of the reward, so
-that all shares add up to 1; a negative share works against the others. Within groups, only
-differences between responses to the same problem count, which is what a group-relative advantage
-sees.
+The contributions of all parts and terms of a rollout add up to its reward. A part's share of the
+variance is its covariance with the reward divided by the variance of the reward, so all shares add
+up to 1; a part with a negative share works against the others. Shares within groups count only
+differences between responses to the same problem, as a group-relative advantage does.
 """
 
 from collections import Counter
@@ -32,19 +31,19 @@ SPECS_FOLDER = Path(__file__).parent / "specs"
 
 
 class RewardSpec(Config):
-    """Weights of score parts, and shaping terms added to them.
+    """Weights of score parts, and shaping terms.
 
     >>> RewardSpec(weights={"correct": 0.55, "process": 0.3, "length": 0.15}).weights["process"]
     0.3
     """
 
     weights: dict[str, Weight] = Field(default={"correct": 1.0})
-    """Part name -> weight; their weighted sum is the reward before shaping."""
+    """Weights by part name; the weighted sum of parts is the reward before shaping."""
     terms: list[Term] = Field(default=[])
-    """Shaping terms, each with its own weight and parameters."""
+    """Shaping terms, each with its weight and settings."""
     step_weight: Weight | None = None
-    """Also reward each step a verifier judged with weight × its mark (+1 or -1) / number of steps;
-    none gives no such reward."""
+    """Reward of each step that a verifier judged: weight × mark (+1 or -1) / number of steps; none
+    gives no step rewards."""
 
     @model_validator(mode="before")
     @classmethod
@@ -57,15 +56,15 @@ class RewardSpec(Config):
 
     @property
     def needs_tokens(self) -> bool:
-        """Whether a term reads a rollout's tokens, not only its text and score."""
+        """Whether a term reads a rollout's tokens besides its text and score."""
         return any(term.needs_tokens for term in self.terms)
 
     def apply(self, groups: Sequence[Group]) -> list[Group]:
-        """Reward every rollout; an unscored one gets none and is not trained on."""
+        """Reward every rollout; an unscored one gets no reward and is not trained on."""
         return [tuple(self.apply_to(rollout) for rollout in group) for group in groups]
 
     def apply_to(self, rollout: Rollout) -> Rollout:
-        """Give one rollout its reward, whatever reward it had."""
+        """Reward one rollout; an earlier reward is replaced."""
         assert rollout.score is not None, "a rollout is scored before it is rewarded"
         if rollout.score.verdict == Verdict.UNSCORED:
             return replace(rollout, reward=None)
@@ -88,7 +87,7 @@ class RewardSpec(Config):
         return sum(weight * score.parts[name] for name, weight in self.weights.items())
 
     def _reward_steps(self, steps: tuple[JudgedStep, ...]) -> tuple[JudgedStep, ...]:
-        """Divide the weight among the steps by the sign of their marks; idempotent."""
+        """Divide the weight among the steps, with the signs of their marks; idempotent."""
         if self.step_weight is None:
             return steps
         per_step = self.step_weight / max(len(steps), 1)
@@ -99,7 +98,7 @@ class RewardSpec(Config):
 
 
 def load_spec(name: str) -> RewardSpec:
-    """Read a shipped spec by its name, a TOML file by its path, or a user's function."""
+    """Load a shipped spec by name, a TOML file by path, or a user's function by code path."""
     if is_code_path(name):
         return RewardSpec(weights={}, terms=[UserTerm(path=name)])
     if name in list_specs():
@@ -110,12 +109,12 @@ def load_spec(name: str) -> RewardSpec:
 
 
 def list_specs() -> list[str]:
-    """List the specs that come with whet."""
+    """List the shipped specs by name."""
     return toml.list_names(SPECS_FOLDER)
 
 
 def _expand_kind(term: object) -> object:
-    """Expand `file.py:name` to a user's own term."""
+    """Expand the kind `file.py:name` to a user's own term."""
     if not isinstance(term, dict) or not isinstance(term.get("kind"), str):
         return term
     kind = term["kind"]
@@ -133,13 +132,13 @@ class RewardPart:
 
     name: str
     weight: float
-    """0 for a part of the score that the spec does not name."""
+    """0 if the spec does not weigh this part of the score."""
     value: float | None
-    """None for a term that does not count for the verdict."""
+    """None if the term does not count for this verdict."""
 
     @property
     def contribution(self) -> float:
-        """What it adds to the reward."""
+        """The amount added to the reward."""
         return 0.0 if self.value is None else self.weight * self.value
 
     def to_json(self) -> dict[str, Json]:
@@ -153,23 +152,23 @@ class RewardPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSummary:
-    """One part or term over many rollouts; what cannot be measured is None."""
+    """One part or term over many rollouts; a figure that cannot be measured is None."""
 
     name: str
     weight: float | None
     """None for the whole reward."""
     mean: float | None
-    """Of the value before the weight, if there is one."""
+    """Mean of the unweighted value; None for the whole reward."""
     contribution: float
-    """Mean of what it adds to the reward."""
+    """Mean contribution to the reward."""
     right: float | None
-    """The same over right responses."""
+    """Mean contribution over right responses."""
     wrong: float | None
-    """The same over all others."""
+    """Mean contribution over all other responses."""
     variance_fraction: float | None
-    """Of the variance of the reward."""
+    """Share of the variance of the reward."""
     variance_fraction_within: float | None
-    """The same within groups."""
+    """Share of the variance within groups."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -179,13 +178,13 @@ class PartSummary:
             "contribution": self.contribution,
             "right": self.right,
             "wrong": self.wrong,
-            "variance_share": self.variance_fraction,  # the key in printed JSON
-            "variance_share_within_groups": self.variance_fraction_within,  # the same
+            "variance_share": self.variance_fraction,  # a stable key of printed JSON
+            "variance_share_within_groups": self.variance_fraction_within,  # likewise
         }
 
 
 def break_down(spec: RewardSpec, rollout: Rollout) -> list[RewardPart]:
-    """List what each part and term adds to the reward of a scored rollout."""
+    """List the contributions of all parts and terms to the reward of a scored rollout."""
     score = rollout.score
     assert score is not None, "a rollout is scored before it is rewarded"
     parts = [
@@ -206,7 +205,7 @@ def break_down(spec: RewardSpec, rollout: Rollout) -> list[RewardPart]:
 
 
 def summarise_parts(spec: RewardSpec, groups: Sequence[Group]) -> list[PartSummary]:
-    """Measure each part over rollouts that have a score, and last the whole reward."""
+    """Summarise each part over the scored rollouts, and the whole reward in the last row."""
     graded = [
         (number, rollout, {part.name: part for part in break_down(spec, rollout)})
         for number, group in enumerate(groups)
@@ -268,7 +267,7 @@ def _fraction_of_variance(
     """Divide the covariance with the reward by the variance of the reward, within groups."""
     contribution_S, reward_S = (_center(values, group_S) for values in (contribution_S, reward_S))
     variance = float(reward_S @ reward_S)
-    # Rewards that are equal but for rounding have no variance to share.
+    # Rewards that are equal up to rounding have no variance to divide.
     return float(contribution_S @ reward_S) / variance if variance > 1e-18 * len(reward_S) else None
 
 

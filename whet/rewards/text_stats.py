@@ -1,4 +1,4 @@
-"""Statistics of model text that rewards use: loops, repeated n-grams, the form of tags."""
+"""Statistics of model text for rewards: loops, repeated n-grams, tag formats."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from whet.integers import ceil_div
 
 MIN_UNIT = 20
-"""Shorter units, such as rulers, dots and padding, are no loops (the limit of NPG-Muse)."""
+"""Shorter units, such as rules, dots and padding, are not loops (the limit of NPG-Muse)."""
 MIN_REPEATS = 5
 
 _ANSWER_END = re.compile(r"\n</answer>$", re.MULTILINE)
@@ -27,10 +27,10 @@ _Hashes = NDArray[np.uint64]
 def repeated_fraction(
     text: str, *, min_unit: int = MIN_UNIT, min_repeats: int = MIN_REPEATS
 ) -> float:
-    """Measure the fraction of characters in units written `min_repeats` times or more in a row.
+    """Measure the fraction of characters in units repeated at least `min_repeats` times in a row.
 
-    Units that differ only in one number that grows by the same step count as equal. One numpy pass
-    for each doubling of the unit's length, so a megabyte takes a fraction of a second.
+    Units count as equal if they differ only in one number that changes by a constant step. The
+    search takes one numpy pass per doubling of the unit, a fraction of a second for a megabyte.
 
     >>> repeated_fraction(6 * "so it is. " + "Then: 4", min_unit=10)
     0.8955223880597015
@@ -51,17 +51,17 @@ def repeated_fraction(
 
 
 def _numbered_runs(text: str, min_unit: int, min_repeats: int) -> list[tuple[int, int]]:
-    """Find loops that running numbers hide: start and end of each in the text.
+    """Find the start and end of loops whose units differ in a running number.
 
-    Numbers are replaced by one sign before the search. A loop counts if one number goes up, or
-    down, by the same step from unit to unit and the others stay. Two running numbers, as in
-    `f(3) is 7`, tell something new.
+    Numbers are replaced by one character before the search. A loop counts if one number goes up or
+    down by the same step from unit to unit and the others stay the same. Two running numbers, as
+    in `f(3) is 7`, are new information.
     """
     numbers = list(_NUMBER.finditer(text))
     masked = _NUMBER.sub(_MASK, text)
     if len(numbers) < min_repeats:
         return []
-    # What each sign of the masked text is in the text: its start, and at last the end of the text.
+    # Start of each masked character in the original text, and the end of the text.
     widths = np.ones(len(masked), dtype=np.int64)
     codes = _to_codes(masked)
     is_number = codes == ord(_MASK)
@@ -87,7 +87,7 @@ def _numbered_runs(text: str, min_unit: int, min_repeats: int) -> list[tuple[int
 
 
 def _count_steady(values: Sequence[int], size: int) -> int:
-    """Count the numbers from the first on that keep the step of their place in the unit."""
+    """Count the leading numbers that keep the step of their position in the unit."""
     for index in range(2 * size, len(values)):
         step = values[index - size] - values[index - 2 * size]
         if values[index] - values[index - size] != step:
@@ -96,7 +96,7 @@ def _count_steady(values: Sequence[int], size: int) -> int:
 
 
 def ngram_repetition(items: Sequence[str] | Sequence[int], size: int) -> float:
-    """Measure the fraction of n-grams that occur earlier: 0 if all differ or there are none.
+    """Measure the fraction of n-grams that occurred earlier; 0 if there are no n-grams.
 
     >>> ngram_repetition("this this this this this".split(), 2)
     0.75
@@ -112,9 +112,9 @@ def words(text: str) -> list[str]:
 
 
 def has_thinking(text: str) -> bool:
-    """Look for one closed thinking block at the start, with text in it and after it.
+    """Whether the text starts with its only thinking block, with text inside and after it.
 
-    The opening tag may be in the prompt, where the chat template writes it.
+    The opening tag may be in the prompt instead, written by the chat template.
     """
     thought, close, answer = text.partition("</think>")
     thought = thought.lstrip().removeprefix("<think>")
@@ -123,31 +123,31 @@ def has_thinking(text: str) -> bool:
 
 
 def is_think_format(text: str) -> bool:
-    """Apply TRL's rule: the text opens with the only thinking tag, which is closed somewhere."""
+    """Whether the text starts with its only <think> and closes it somewhere (TRL)."""
     return text.startswith("<think>") and text.count("<think>") == 1 and "</think>" in text
 
 
 def is_think_answer_format(text: str) -> bool:
-    """Apply Open R1's rule: a thinking and an answer block, each tag on its own line."""
+    """Whether the text is a thinking and an answer block, each tag on its own line (Open R1)."""
     middle = "\n</think>\n<answer>\n"
     start = text.find(middle, len("<think>\n")) if text.startswith("<think>\n") else -1
     return start >= 0 and _ANSWER_END.search(text, start + len(middle)) is not None
 
 
 def tag_count(text: str) -> float:
-    """Apply Open R1's rule: a quarter for each of four tags that occurs once, on its line."""
+    """Add a quarter for each of four tags that occurs exactly once, on its own line (Open R1)."""
     tags = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
     return sum(text.count(tag) == 1 for tag in tags) / 4
 
 
 def has_block(text: str, tag: str) -> bool:
-    """Look for an opening tag that is closed later."""
+    """Whether an opening tag is closed later."""
     start = text.find(f"<{tag}>")
     return start >= 0 and text.find(f"</{tag}>", start) >= 0
 
 
 Run = tuple[int, int, int]
-"""Start, end and period of a run in which every character equals the one a period later."""
+"""Start, end and period of a run, in which every character equals the one a period later."""
 
 
 def _to_codes(text: str) -> Codes:
@@ -159,7 +159,7 @@ def _runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
-    """Compare the text with itself, shifted by each short period."""
+    """Compare the text with itself shifted by each short period."""
     runs: list[Run] = []
     for period in range(1, min(_SHORT_PERIOD, len(codes) // min_repeats + 1)):
         same = np.zeros(len(codes) - period + 2, dtype=np.int8)
@@ -176,10 +176,10 @@ def _short_runs(codes: Codes, min_repeats: int) -> list[Run]:
 def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
     """Find runs of period L to 2L, for L = 16, 32, …, by blocks of 2L characters at multiples of L.
 
-    A five-fold repeat holds such an offset a with block(a) = block(a + p) = block(a + 2p). Were a
-    shorter distance to fit as well, the run would have the greatest common divisor of both as a
-    period (Fine and Wilf 1965) and belong to a smaller L; so the nearest match is the period.
-    Hashes only propose: runs are measured on the characters.
+    A five-fold repeat of period p contains an offset a with block(a) = block(a + p) = block(a +
+    2p). If a shorter distance matched too, the greatest common divisor of both would be a period
+    (Fine and Wilf 1965), and the run would belong to a smaller L; so the nearest match is the
+    period. Hashes propose runs, which are then measured on the characters.
     """
     runs: list[Run] = []
     hashes = codes.astype(np.uint64)
@@ -200,7 +200,8 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _double_blocks(hashes: _Hashes, length: int) -> _Hashes:
-    """Hash blocks of 2n characters from their halves, not linearly, so that nothing cancels out."""
+    """Hash blocks of 2n characters from the hashes of their halves, nonlinearly, so that no terms
+    cancel."""
     mixed: _Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _FACTORS[2]
@@ -222,7 +223,7 @@ def _propose_runs(hashes: _Hashes, scale: int) -> list[tuple[int, int]]:
 
 
 def _extend_run(codes: Codes, anchor: int, period: int) -> tuple[int, int]:
-    """Widen [start, end) around an anchor while characters equal those a period later."""
+    """Extend [start, end) around an anchor while characters equal those a period later."""
     start = anchor
     end = anchor
     step = 4 * period

@@ -1,4 +1,4 @@
-"""The base class of every task: its problems, and what counts as right. No torch here."""
+"""The base class of tasks: problems, and grading. No torch here."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,16 +12,16 @@ from whet.types import RAISED, SPLITS, Problem, Score, Split, Verdict
 from whet.user_code import explain_exception, loaded_files
 
 UNGRADABLE = "the problem cannot be graded: "
-"""Start of the note if the problem itself cannot be graded."""
+"""Start of the note on a problem that cannot be graded."""
 NO_MEMORY = "grading ran out of the memory it may take"
 MAX_PART = 1e9
-"""Bound on score parts: sums and deviations of larger ones could overflow."""
+"""Bound on score parts; sums and deviations of larger ones could overflow."""
 MAX_NOTE_CHARS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineNote:
-    """The grader's comment on one line of a response; `is_right` is None if it has none."""
+    """The grader's comment on one line of a response; `is_right` is None without a judgement."""
 
     line: str
     is_right: bool | None
@@ -33,56 +33,55 @@ class Task(ABC):
 
     name: str
     is_bounded: bool = False
-    """Grading any text takes little time and memory, so that it needs no process to be killed."""
+    """Whether grading any text takes little time and memory, and so needs no separate process."""
     has_one_answer: bool = True
-    """Two different answers are never both right; False for a set, a route, a program."""
+    """Whether no two different answers are both right; False for a set, a route, a program."""
     has_worked_solutions: bool = True
-    """`solve` writes what a model should imitate; False if it writes the bare reference."""
+    """Whether `solve` writes responses to imitate; False if it writes the bare reference."""
     asks_sums: bool = False
-    """A sum and its value are one of its problems; a smoke run takes sums if it generates none."""
+    """Whether sums are valid problems; a smoke run makes some if the task generates no problems."""
     is_repeatable: bool = True
-    """Grading a response again gives the same score, and costs nothing; False for a judge."""
+    """Whether grading a response again gives the same score at no cost; False for a judge."""
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
     @property
     def max_seconds(self) -> float:
-        """The longest that grading one answer takes by the task's own clock, 0 if it has none.
+        """The task's own time limit for grading one response; 0 if it has none.
 
-        Grading processes are given longer than this, whatever their own limit is.
+        Grading processes always get more time than this.
         """
         return 0.0
 
     @property
     def subtasks(self) -> "Sequence[Task]":
-        """The tasks that grade its problems: itself, unless it is a mix of others."""
+        """The tasks that grade its problems: only itself, unless it is a mix."""
         return (self,)
 
     @abstractmethod
     def problems(self, split: Split) -> Iterable[Problem]:
-        """List the problems of a split, the same ones in the same order every time. whet calls it
-        through `list_problems`, which checks the split and the problems.
-        """
+        """List the problems of a split, in the same order every time. whet calls `list_problems`
+        instead, which checks the split and the problems."""
 
     @abstractmethod
     def score(self, problem: Problem, text: str) -> Score:
-        """Score a response. Any text gives a Score; nothing raises."""
+        """Score a response. Any text gives a Score; it never raises."""
 
     @abstractmethod
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Write one gold response, None if there is none; another seed may write another."""
+        """Write a gold response, or None if there is none; it may depend on the seed."""
 
     def parse_question(self, question: str) -> Problem | None:
         """Make a problem from a typed question; None if it is not a question of this task."""
         return None
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        """Rephrase the problem, with the same id and answer, if the task can."""
+        """Rephrase the problem with the same id and answer, if the task can."""
         return problem
 
     def preload(self) -> None:
-        """Load what grading needs; called once, before workers are forked."""
+        """Load the data that grading needs; called once before workers are forked."""
         return
 
     def comment(self, problem: Problem, text: str) -> Sequence[LineNote]:
@@ -91,7 +90,7 @@ class Task(ABC):
 
 
 class ConfiguredTask(Task):
-    """A task whose settings are the class that its `config` is annotated with."""
+    """A task with settings, of the class in the annotation of `config`."""
 
     config: Config
 
@@ -133,7 +132,7 @@ def list_problems(task: Task, split: Split) -> Iterator[Problem]:
 def explain_user_errors(task: Task) -> Iterator[None]:
     """Turn an exception of a user's task into one sentence that names its file, task and line.
 
-    Those of whet's own tasks are bugs, and pass.
+    Exceptions of whet's own tasks are bugs, and are raised unchanged.
     """
     try:
         yield
@@ -148,12 +147,12 @@ def explain_user_errors(task: Task) -> Iterator[None]:
 
 
 def make_unscored(note: str) -> Score:
-    """Make an UNSCORED score with the reason as its note."""
+    """Make an UNSCORED score; the note is the reason."""
     return Score(verdict=Verdict.UNSCORED, parts={}, note=note)
 
 
 def grade_safely(task: Task, problem: Problem, text: str) -> Score:
-    """Score an answer, whatever the grader does; the note has the reason for a failure."""
+    """Score a response without raising; if the grader fails, the note has the reason."""
     try:
         return _check_score(task.score(problem, text))
     except DataError as error:
@@ -171,9 +170,8 @@ def is_builtin(task: Task) -> bool:
 
 
 def score_failure(task: Task, problem: Problem, reason: str) -> Score:
-    """Score a response that a grader failed on: WRONG if the grader is whet's own and can grade the
-    problem; otherwise a policy could learn to avoid a verdict. A user's task that fails is
-    UNSCORED."""
+    """Score a response on which a grader failed: UNSCORED for a user's task, but WRONG if whet's
+    own grader can grade the problem, since a policy could otherwise learn to avoid verdicts."""
     if not is_builtin(task):
         return make_unscored(reason)
     try:
@@ -187,9 +185,9 @@ def score_failure(task: Task, problem: Problem, reason: str) -> Score:
 
 
 def _check_score(score: Score) -> Score:
-    """Convert a score to plain values, and refuse anything that is not a valid score.
+    """Convert a score to plain values, and refuse an invalid score.
 
-    Half a surrogate pair, which no file can hold, becomes a question mark.
+    An unpaired surrogate, which cannot be stored, becomes a question mark.
     """
     if not isinstance(score, Score):
         raise TypeError(
@@ -214,30 +212,30 @@ def _clean(text: str) -> str:
 def _first_line(error: BaseException) -> str:
     try:
         return _clean(str(error).partition("\n")[0][:200])
-    except Exception:  # a hostile exception may raise again when it is formatted
+    except Exception:  # formatting a hostile exception may raise again
         return "(no message)"
 
 
 def check_split(split: str) -> None:
-    """Refuse a split that no task has."""
+    """Refuse an unknown split."""
     if split not in SPLITS:
         raise ConfigError(f"there is no split {split!r}; the splits are {', '.join(SPLITS)}")
 
 
 def data_error(problem: Problem, needs: str, value: object) -> DataError:
-    """Say what a problem lacks to be graded, and what it has instead."""
+    """Make an error that says what grading a problem needs, and the value it has instead."""
     return DataError(f"problem {problem.id} needs {needs}, not {repr(value)[:100]}")
 
 
 def is_solvable(problem: Problem) -> bool:
-    """Whether a problem may have a solution: it is not marked as having none."""
+    """Whether a problem is not marked as having no solution."""
     return problem.payload.get("solvable") is not False
 
 
 def read_f1_half(problem: Problem) -> tuple[str, str] | None:
-    """Read which half of which subset a problem is in, where the subset's F1 is to be reported.
+    """Read the subset and the half of a problem for which F1 is reported; None if undeclared.
 
-    The payload declares it as `{"f1": {"subset": NAME, "half": NAME}}`, with two halves a subset.
+    The payload declares `{"f1": {"subset": NAME, "half": NAME}}`, with two halves per subset.
     """
     declared = problem.payload.get("f1")
     if not isinstance(declared, dict):
@@ -246,13 +244,12 @@ def read_f1_half(problem: Problem) -> tuple[str, str] | None:
 
 
 def keep_solvable(problems: Iterable[Problem]) -> list[Problem]:
-    """Leave out problems that are known to have no solution."""
+    """Drop problems that are known to have no solution."""
     return [problem for problem in problems if is_solvable(problem)]
 
 
 def settings_class(task_class: type[Task]) -> type[Config] | None:
-    """Find the class of a task's settings: that of a parameter of its constructor, or of `config`
-    in the class."""
+    """Find the class of a task's settings in the annotations of its constructor or of `config`."""
     annotations = list(get_type_hints(task_class.__init__).values())
     own = (
         get_type_hints(task_class).get("config") if issubclass(task_class, ConfiguredTask) else None

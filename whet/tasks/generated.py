@@ -1,7 +1,7 @@
-"""Tasks that make their problems: shared settings, the base class, and the split of a problem.
+"""Tasks that generate their problems: shared settings, the base class, and the choice of splits.
 
 A task's `generate(seed, level, split)` draws the core of a problem (its solution, its numbers)
-until the core's hash falls in the split asked for. Equal problems have equal cores, so the splits
+until the core's hash falls in the requested split. Equal problems have equal cores, so splits
 cannot overlap.
 """
 
@@ -24,45 +24,44 @@ T = TypeVar("T")
 
 _BANDS: tuple[tuple[int, Split], ...] = ((35, "sft"), (70, "rl"), (80, "dev"), (100, "test"))
 _PATIENCE = 300
-"""Draws in a row that bring nothing new before a split ends early."""
+"""Consecutive draws without a new problem after which a split ends early."""
 
 
 class GeneratedConfig(Config):
     count: int = Field(default=1000, ge=0)
-    """Problems in each split; fewer if a level does not have that many different ones."""
+    """Problems in each split; fewer if there are not enough different ones."""
     level: tuple[float, float] = (0.0, 1.0)
-    """The span of difficulty the problems are spread over; 0 is the easiest and 1 the hardest."""
+    """Lowest and highest level of difficulty; 0 is the easiest and 1 the hardest."""
     seed: int = 0
-    """Another seed makes other problems; the splits still do not overlap."""
+    """Seed of the problems; splits do not overlap, even between seeds."""
 
 
 @runtime_checkable
 class Generator(Protocol):
-    """A task that can make one problem of a seed."""
+    """A task that can make a problem from a seed."""
 
     name: str
 
     def generate(
         self, seed: int, level: float | None = None, split: Split | None = None
     ) -> Problem:
-        """Make one problem, the same one for the same arguments; without a level, a random one."""
+        """Make a problem, equal for equal arguments; without a level, the level is random."""
         ...
 
 
 class GeneratedTask(ConfiguredTask):
-    """A task that draws its problems one at a time, each from its own stream."""
+    """A task that draws each problem from its own random stream."""
 
     is_bounded = True
     config: GeneratedConfig
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
-        """Draw a problem; None if the draw is unusable. A draw of another split is unusable too,
-        and may end before its costly part.
-        """
+        """Draw a problem; None if the draw is unusable. A draw may stop before its costly part if
+        it belongs to another split."""
         raise NotImplementedError
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        """Yield different problems, their levels spread evenly over the span set."""
+        """Yield different problems with levels uniform in the configured range."""
         check_split(split)
         low, high = self.config.level
         seen: set[str] = set()
@@ -80,7 +79,7 @@ class GeneratedTask(ConfiguredTask):
     def generate(
         self, seed: int, level: float | None = None, split: Split | None = None
     ) -> Problem:
-        """Draw from one stream after another, all of the same seed, until one gives a problem."""
+        """Draw from successive streams of the seed until one gives a problem of the split."""
         if split is not None:
             check_split(split)
         level = level_of(seed, level)
@@ -93,7 +92,7 @@ class GeneratedTask(ConfiguredTask):
     def make_problem(
         self, prompt: str, answer: str, payload: dict[str, Json], level: float, core: Json
     ) -> Problem:
-        """Make a problem of one user message, in the split of its core."""
+        """Make a problem with one user message, in the split of its core."""
         split = split_of(self.name, core)
         return question(self.name, prompt, answer=answer, payload=payload, level=level, split=split)
 
@@ -106,9 +105,9 @@ def grade_final_answer(
     *,
     needs: str,
 ) -> Score:
-    """Read the final answer of a response and compare it with the gold answer, which is read alike.
+    """Compare the final answer of a response with the gold answer; `read` parses both.
 
-    `compare(answer, gold)` states the parts beside `correct`, and a note.
+    `compare(answer, gold)` returns the parts besides `correct`, and a note.
     """
     gold = read_gold(problem, read, needs)
     final = read_final(text, read)
@@ -120,7 +119,7 @@ def grade_final_answer(
 
 
 def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> T:
-    """Read the gold answer; `needs` says in an error what it should be."""
+    """Read the gold answer; an error uses `needs` to say what it should be."""
     gold = read(problem.answer or "")
     if gold is None:
         raise data_error(problem, f"{needs} as its answer", problem.answer)
@@ -128,7 +127,7 @@ def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> 
 
 
 def split_of(task: str, core: Json) -> Split:
-    """Tell which split a core belongs to: 35 in 100 sft, 35 rl, 10 dev, 20 test."""
+    """Return the split of a core: 35 % sft, 35 % rl, 10 % dev, 20 % test."""
     return split_of_id(content_id(task, core))
 
 
@@ -139,14 +138,14 @@ def split_of_id(id: str) -> Split:
 
 
 def level_of(seed: int, level: float | None) -> float:
-    """Take the level given, held to 0 to 1, or a random one."""
+    """Clamp a given level to 0 to 1, or draw a random one."""
     return make_rng(seed, "level").random() if level is None else min(max(level, 0.0), 1.0)
 
 
 def question(
     task: str, content: str, *, answer: str, payload: dict[str, Json], level: float, split: Split
 ) -> Problem:
-    """Make a problem of one user message, named by it."""
+    """Make a problem with one user message; its id is the hash of the message."""
     return Problem(
         id=content_id(task, content),
         task=task,

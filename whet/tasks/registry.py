@@ -1,4 +1,4 @@
-"""Tasks by name: one line registers a task, and its constructor tells its settings."""
+"""Tasks by name: one line registers a task, whose annotations give the class of its settings."""
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
@@ -46,20 +46,20 @@ TASKS = {
     "livebench": "whet.tasks.qa.livebench:LiveBench",
     "judge": "whet.tasks.qa.judge:Judge",
 }
-"""The tasks of the package: name -> module and class."""
+"""whet's own tasks: name -> module and class."""
 
 
 def load_task_class(entry: str) -> type[Task]:
-    """Load a class of the table, given as its module and name."""
+    """Load a class from an entry of `TASKS`."""
     module, _, name = entry.partition(":")
     task_class: type[Task] = getattr(import_module(module), name)
     return task_class
 
 
 def build_default_task(name: str) -> Task:
-    """Make a task with its default settings by its name, or by a user's file and class.
+    """Make a task with default settings, by name or by a user's file and class.
 
-    Only the task's own module is loaded.
+    Of whet's task modules, only the task's own is loaded.
     """
     if is_code_path(name):
         return load_user_task(name)
@@ -75,7 +75,7 @@ def build_default_task(name: str) -> Task:
 
 
 def _ask_for_class(file: str) -> str:
-    """List the classes of a file, which is not run."""
+    """Ask for one of a file's classes, which are found without running the file."""
     try:
         body = ast.parse(Path(file).read_bytes()).body
     except (SyntaxError, ValueError) as error:
@@ -88,7 +88,7 @@ def _ask_for_class(file: str) -> str:
 
 
 class Mix(Task):
-    """Hands every problem to the subtask that it names as its task."""
+    """Several tasks as one; each problem names its subtask as its task."""
 
     name = "mix"
     has_one_answer = False
@@ -104,7 +104,7 @@ class Mix(Task):
         return tuple(self._subtasks.values())
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        """List one problem of each subtask, then the next of each; shorter ones end earlier."""
+        """Yield one problem of each subtask in turn, skipping those that have ended."""
         for row in zip_longest(*(list_problems(subtask, split) for subtask in self.subtasks)):
             yield from (problem for problem in row if problem is not None)
 
@@ -115,7 +115,7 @@ class Mix(Task):
         return self._of(problem).solve(problem, seed)
 
     def parse_question(self, question: str) -> Problem | None:
-        """Ask the first subtask that takes the question."""
+        """Return the problem of the first subtask that can parse the question."""
         problems = (subtask.parse_question(question) for subtask in self.subtasks)
         return next((problem for problem in problems if problem is not None), None)
 

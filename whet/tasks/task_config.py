@@ -1,4 +1,4 @@
-"""The settings of any task, for settings files; this loads every task, which `registry` does not.
+"""The settings of any task, for settings files. This module loads every task; `registry` does not.
 
 A user's own task is a file and a class in it: `task = "my_task.py:Name"` in any settings file.
 Several tasks at once are a mix:
@@ -25,7 +25,7 @@ else:
 
 
 def _expand_name(given: object) -> object:
-    """Read a bare name as a task with its defaults, and a file and class as a user's own task."""
+    """Expand a bare name to a table, and a file and class to a user's own task."""
     table = {"name": given} if isinstance(given, str) else given
     if isinstance(table, dict) and is_code_path(str(table.get("name"))):
         return {**table, "name": "own", "path": table["name"]}
@@ -37,7 +37,7 @@ class MixConfig(Config):
     tasks: list[
         Annotated[PartConfig, Field(discriminator="name"), BeforeValidator(_expand_name)]
     ] = Field(min_length=1)
-    """The tasks of the mix, each a name or a table, none of them twice."""
+    """Tasks of the mix, each a name or a table; none may appear twice."""
 
     @field_validator("tasks")
     @classmethod
@@ -60,7 +60,7 @@ else:
 
 
 def build_task(cfg: TaskConfig) -> Task:
-    """Make the task that the settings name."""
+    """Make the task of the settings."""
     if isinstance(cfg, MixConfig):
         return Mix([build_task(part) for part in cfg.tasks])
     if isinstance(cfg, UserTaskConfig):
@@ -70,6 +70,6 @@ def build_task(cfg: TaskConfig) -> Task:
 
 
 def read_task_config(given: object) -> TaskConfig:
-    """Read a task's settings from a table, or from its bare name."""
+    """Read a task's settings from a table or a bare name."""
     cfg: TaskConfig = TypeAdapter(TaskConfig).validate_python(given)
     return cfg

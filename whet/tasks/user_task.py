@@ -1,8 +1,8 @@
 """A user's own task: `task = "my_task.py:Name"` names a file and a class in it that inherits from
 `Task`.
 
-Its settings are in the same table, `task = { name = "my_task.py:Name", count = 50 }`, and are those
-of the Config class that the parameter of its constructor is annotated with.
+Its settings are in the same table, `task = { name = "my_task.py:Name", count = 50 }`. Their class
+is the annotation of the constructor's parameter.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from whet.user_code import (
 
 
 class UserTaskConfig(Config):
-    """The user's own task; all keys but these two are the task's settings."""
+    """The user's own task; all other keys are the task's settings."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -41,14 +41,14 @@ class UserTaskConfig(Config):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        # A missing file is for `load_user_task` to report: settings of old runs can still be read.
+        # `load_user_task` reports a missing file, so that settings of old runs can be read.
         if self.settings and Path(self.path.rpartition(":")[0]).is_file():
             _read_settings(_load_class(self.path), self.path, self.settings)
         return self
 
 
 def load_user_task(path: str, settings: Mapping[str, Json] | None = None) -> Task:
-    """Make the task that a file and a class name, `my_task.py:Name`, with its settings."""
+    """Make the task of a code path such as `my_task.py:Name`, with its settings."""
     task_class = _load_class(path)
     config = _read_settings(task_class, path, settings or {})
     make: Callable[..., Task] = task_class

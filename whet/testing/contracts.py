@@ -1,4 +1,4 @@
-"""Contracts of engines, learners and tasks; a broken promise is an AssertionError."""
+"""Contracts of engines, learners and tasks; a violation raises an AssertionError."""
 
 import copy
 import math
@@ -53,11 +53,11 @@ def check_engine(
 ) -> None:
     """Check every promise of `Engine`; the engine is closed afterwards.
 
-    `weights` are loaded first. Stop strings are checked with `detokenize`, which is the one that
-    the engine was built with. An engine may refuse stop strings, top_k, top_p and min_p by an
-    EngineError, but not ignore them.
+    `weights` are loaded first. Stop strings are checked if `detokenize` is given, which must be the
+    one that the engine was built with. An engine may refuse stop strings, top_k, top_p and min_p
+    with an EngineError, but must not ignore them.
 
-    `measure_exactness` in `whet/train/selftest.py` compares its log-probabilities with a learner's.
+    `measure_exactness` in `whet/train/selftest.py` compares log-probabilities with a learner's.
     """
     engine.load_weights(weights, 0)
     requests = _requests(prompts, SamplingParams(max_tokens=max_tokens))
@@ -90,8 +90,8 @@ def check_engine(
 
 
 def check_learners(learner_factory: LearnerFactory, folder: Path) -> None:
-    """Check every promise of `LearnerFactory`, `Learner` and `LogprobModel`, by comparing with
-    those of one device; `folder` is for checkpoints."""
+    """Check every promise of `LearnerFactory`, `Learner` and `LogprobModel` by comparing with one
+    device; `folder` is for checkpoints."""
     examples = [
         example(length=5 + seed, start=2, loss_weight=0.05 * seed, advantage=seed - 2.5, seed=seed)
         for seed in range(1, 6)
@@ -121,7 +121,7 @@ def check_learners(learner_factory: LearnerFactory, folder: Path) -> None:
 
 
 def check_task(task: Task, *, problems_per_split: int = 25, seed: int = 0) -> None:
-    """Check that gold is right, garbage never is nor raises, and problems repeat."""
+    """Check that gold is right, that garbage is wrong and does not raise, and problems repeat."""
     seen: dict[str, Split] = {}
     garbage = list(_garbage(random.Random(seed)))
     for split in SPLITS:
@@ -174,7 +174,7 @@ def _check_completion(id: str, completion: Completion, max_tokens: int) -> None:
 
 
 def _check_seeds(prompts: Sequence[Tokens], first: Mapping[str, Completion]) -> None:
-    """Check that another seed draws other tokens, unless every token is certain."""
+    """Check that other seeds sample other tokens, unless every token has probability 1."""
     for index in range(len(prompts)):
         samples = [first[f"{index}/{number}"] for number in range(_SEEDS)]
         is_certain = all((sample.logprobs == 0).all() for sample in samples)
@@ -186,7 +186,7 @@ def _check_seeds(prompts: Sequence[Tokens], first: Mapping[str, Completion]) -> 
 def _check_greedy(
     engine: Engine, prompts: Sequence[Tokens], first: Mapping[str, Completion], max_tokens: int
 ) -> dict[str, Completion]:
-    """At temperature 0 the most likely token is taken, whatever the seed."""
+    """Check that temperature 0 takes the most likely token for every seed."""
     requests = _requests(prompts, SamplingParams(max_tokens=max_tokens, temperature=0.0))
     greedy = _generate(engine, requests)
     for id, completion in greedy.items():
@@ -205,7 +205,7 @@ def _check_greedy(
 def _check_truncation(
     engine: Engine, prompts: Sequence[Tokens], greedy: Mapping[str, Completion], max_tokens: int
 ) -> None:
-    """Check that only the most likely token is drawn where truncation leaves no other."""
+    """Check that truncation to a single token gives the most likely one."""
     for setting in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 0.9999}):
         sampling = SamplingParams.model_validate({"max_tokens": max_tokens, **setting})
         try:
@@ -245,7 +245,7 @@ def _check_stop_strings(
 
 
 def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) -> None:
-    """Check that endless requests are not read to the end, and closing drops the rest."""
+    """Check that requests are read lazily, and that closing drops the rest."""
 
     def endless() -> Iterator[Request]:
         for number in range(100_000):
@@ -264,8 +264,8 @@ def _check_laziness(engine: Engine, prompts: Sequence[Tokens], max_tokens: int) 
 
 
 def _check_context(engine: Engine, prompt: Tokens) -> None:
-    """A completion ends where the context does; a prompt that is empty, fills it, or holds a token
-    that no vocabulary has is refused."""
+    """Check that a completion ends at the end of the context, and that prompts are refused that are
+    empty, fill the context, or have a token outside the vocabulary."""
 
     def generate(tokens: Tokens) -> list[tuple[str, Completion]]:
         request = Request(id="odd", prompt=tokens, sampling=SamplingParams(max_tokens=8), seed=0)
@@ -329,7 +329,7 @@ def _check_training(
     objective: Objective,
     folder: Path,
 ) -> None:
-    """Take two steps with a checkpoint in between, and compare every result with one device's."""
+    """Take two steps with a checkpoint in between, and compare all results with one device."""
     is_value = isinstance(objective, ValueObjective)
     model, learner = _learner(learner_factory, is_value=is_value)
     local_model, local = _learner(LOCAL_FACTORY, is_value=is_value)

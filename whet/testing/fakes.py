@@ -1,4 +1,4 @@
-"""Small fakes for tests: sequences, rollouts with given rewards, a task of sums."""
+"""Small fakes for tests: training sequences, rollouts with given rewards, a task of sums."""
 
 from collections.abc import Sequence
 
@@ -92,12 +92,12 @@ def rollout(
 
 
 def group(rewards: Sequence[float | None]) -> Group:
-    """Make siblings with given rewards; None is a response that could not be scored."""
+    """Make a group with given rewards; None is for a response that could not be scored."""
     return tuple(rollout(reward=reward, number=number) for number, reward in enumerate(rewards))
 
 
 class SumTask(Task):
-    """Sums of two numbers below ten; the response must be the sum and nothing else."""
+    """Sums of two numbers below ten; the response must be exactly the sum."""
 
     name = "sums"
     is_bounded = True

@@ -1,8 +1,8 @@
-"""How far apart float32 results may be when only the order of their sums differs.
+"""Bounds on the difference of float32 results that differ only in the order of sums.
 
-A sum of n terms is off by about √n rounding units, relative to the size of its terms, and by five
-times that hardly ever (Higham and Mary 2019, theorem 2.4). Sums that follow each other count
-together.
+The error of a sum of n terms is about √n rounding units relative to the size of its terms, and
+hardly ever five times as large (Higham and Mary 2019, theorem 2.4). The terms of consecutive sums
+add up.
 """
 
 import math
@@ -11,11 +11,11 @@ from whet.models.config import ModelConfig
 from whet.models.transformer import Transformer
 
 UNIT = 2.0**-24
-"""A float32 operation is off by at most this fraction of its result."""
+"""Largest relative error of a float32 operation."""
 
 
 def rounding_bound(num_terms: int) -> float:
-    """Give the fraction of a result's size by which two orders of its sums may differ.
+    """Bound the relative difference between two orders of summing `num_terms` terms.
 
     >>> rounding_bound(2500)
     1.4901161193847656e-05
@@ -24,9 +24,9 @@ def rounding_bound(num_terms: int) -> float:
 
 
 def logprob_bound(model: Transformer) -> float:
-    """Give how far apart two orders of summing may put a log-probability, or a logit.
+    """Bound the difference of a log-probability, or a logit, between two orders of summation.
 
-    A logit's terms are no larger than its hidden state and its row of the head are long.
+    The size of a logit is at most the norm of its hidden state times that of its row of the head.
     """
     longest_state = math.sqrt(model.cfg.hidden_size) * float(model.norm.weight.detach().abs().max())
     longest_row = float(model.head_weight_VH.detach().float().norm(dim=1).max())
@@ -38,12 +38,12 @@ def logprob_bound(model: Transformer) -> float:
 
 
 def terms_of_gradient(cfg: ModelConfig, longest: int, tokens: int) -> int:
-    """Count the terms summed on the way to a gradient: the pass there and back, then all tokens."""
+    """Count the terms summed for a gradient: forward and backward pass, then all tokens."""
     return 2 * terms_of_pass(cfg, longest) + tokens
 
 
 def terms_of_pass(cfg: ModelConfig, longest: int) -> int:
-    """Count the terms summed on the way to a logit, for sequences up to `longest` tokens."""
+    """Count the terms summed for a logit, for sequences of up to `longest` tokens."""
     attention = 3 * cfg.hidden_size + cfg.head_dim + longest + cfg.num_heads * cfg.head_dim
     feed_forward = 2 * cfg.hidden_size + cfg.intermediate_size
     head = 2 * cfg.hidden_size + cfg.vocab_size

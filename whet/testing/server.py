@@ -1,11 +1,11 @@
-"""An OpenAI-style server on the loopback, on its own thread, whose responses a test decides.
+"""An OpenAI-style server on the loopback, on its own thread, with responses chosen by a test.
 
 It can reply late, stall in the middle, send byte by byte, close connections and send anything. A
-GET, which only looks whether a server is there, has a fixed reply and is not counted.
+GET, which only probes the server, gets a fixed reply and is not counted.
 
-An inference server is one that speaks vLLM's or SGLang's calls, with a real engine. It keeps the
-head of a tied model where a push does not name it, as vLLM does. A test may make it hang, die,
-take no weights or keep its version.
+`InferenceServer` implements vLLM's or SGLang's calls with a real engine. It keeps the old head of a
+tied model if a push does not contain the head, as vLLM does. A test can make it hang, die, ignore
+weights or keep its version.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Asked:
 
     @property
     def prompt(self) -> str:
-        """The last message, or the text to complete."""
+        """The last message, or the prompt of a completion."""
         messages = self.body.get("messages")
         if isinstance(messages, list) and isinstance(messages[-1], dict):
             return str(messages[-1]["content"])
@@ -54,23 +54,23 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannedReply:
-    """What the server sends back."""
+    """A reply of the server."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    """How long the server thinks before it answers."""
+    """Delay before the reply."""
     closes: bool = False
     """Close the connection instead of answering."""
     stalls: bool = False
     """Send half of the body, and then nothing."""
     drips: bool = False
-    """Send the body byte by byte, one in 50 ms."""
+    """Send the body byte by byte, one every 50 ms."""
 
 
 def chat_reply(text: str, *, tokens: int = 7, seconds: float = 0.0) -> CannedReply:
-    """Make a chat completion of a text, with a prompt of 3 tokens."""
+    """Make a chat completion with a text, for a prompt of 3 tokens."""
     choice: Json = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     usage: Json = {"prompt_tokens": 3, "completion_tokens": tokens}
     body = json.dumps({"choices": [choice], "usage": usage}).encode()
@@ -81,7 +81,7 @@ Decide = Callable[[Asked], CannedReply | Awaitable[CannedReply]]
 
 
 class FakeServer:
-    """The server: where it listens, and what it was asked."""
+    """The server: its address, and the requests that it received."""
 
     def __init__(self, reply: Decide, gets: Mapping[str, bytes]) -> None:
         self._choose_reply = reply
@@ -110,7 +110,7 @@ class FakeServer:
 
     async def _stop(self) -> None:
         self._server.close()
-        await asyncio.sleep(0)  # connections that were just accepted have their tasks then
+        await asyncio.sleep(0)  # lets connections that were just accepted start their tasks
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -195,7 +195,7 @@ class FakeServer:
 
 @contextmanager
 def serve_replies(reply: Decide, gets: Mapping[str, bytes] | None = None) -> Iterator[FakeServer]:
-    """Serve responses to requests until the block ends; `gets` has those to GETs by address."""
+    """Serve replies until the block ends; `gets` has the replies to GETs by path."""
     server = FakeServer(reply, gets or {})
     try:
         yield server
@@ -204,22 +204,21 @@ def serve_replies(reply: Decide, gets: Mapping[str, bytes] | None = None) -> Ite
 
 
 ServerFault = Callable[["InferenceServer", Asked], str | None]
-"""What goes wrong with a call: `hang`, `die`, `stale` weights, an old `version`, a push in the
-`middle` of a response, `error`; None is nothing. `hold` answers after the next push, which
-sampled the last tokens."""
+"""The fault of a call: `hang`, `die`, `stale` weights, an old `version`, a push in the `middle` of
+a response, `error`, or None. `hold` replies after the next push, as if its weights had sampled the
+last tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunningServer:
-    """Where a server listens, and the server."""
+    """A server and its address."""
 
     url: str
     server: "InferenceServer"
 
 
 class InferenceServer:
-    """The responses of a server: its own model, the version of its weights, and what it was
-    asked."""
+    """Computes a server's replies with its own model; records its version and calls."""
 
     def __init__(
         self, model: Transformer, dialect: Dialect, *, stops: frozenset[int], fault: ServerFault

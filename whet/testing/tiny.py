@@ -1,4 +1,4 @@
-"""The smallest real parts: a tokenizer, decoders of every family, a policy; random weights."""
+"""The smallest real parts, with random weights: a tokenizer, decoders of every family, a policy."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ VOCABULARY = 50
 
 
 def tiny_tokenizer() -> Tokenizer:
-    """Numbers below 100 as single tokens, other text by characters."""
+    """Make a tokenizer with numbers below 100 as tokens, and characters for other text."""
     return make_tokenizer()
 
 

@@ -1,4 +1,4 @@
-"""Workers of a fleet in threads of this process: real engines, whose faults a test decides."""
+"""Workers of a fleet in threads of this process: real engines with faults chosen by a test."""
 
 import threading
 import time
@@ -27,11 +27,11 @@ from whet.models.transformer import Transformer
 from whet.types import Completion
 
 Fault = Callable[["ThreadWorker", WorkerReport], WorkerReport | None]
-"""A test's change to a result before it is passed on; None drops the result."""
+"""Changes a result before it is passed on; None drops the result."""
 
 
 class ThreadWorker:
-    """An engine that a thread serves; `fault` may change, delay or lose each of its results."""
+    """An engine in a thread; `fault` may change, delay or drop each of its results."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class ThreadWorker:
         self.num_starts = 0
         self.num_finished = 0
         self.versions: list[int] = []
-        """Weights that it was given."""
+        """Versions of the weights that it was given."""
         self._file = Path()
         self.stale_loads = 0
-        """Loads still to come of which only the version is taken."""
+        """Number of coming loads that set only the version."""
 
     def start(self, report: Report) -> None:
         self.num_starts += 1
@@ -80,14 +80,14 @@ class ThreadWorker:
         self._inbox.put(Cancel())
 
     def sleep(self) -> None:
-        """A test's engine has no memory to give back."""
+        """Do nothing: a test's engine has no memory to free."""
 
     def close(self) -> None:
         if self.num_starts:
             self._inbox.put(None)
 
     def die(self) -> None:
-        """Report a death, as a process that was killed does."""
+        """Report a death like that of a killed process."""
         self.close()
         self._report(WorkerError("has died by signal 9"))
 
@@ -104,7 +104,7 @@ class ThreadWorker:
 
 
 def with_version(result: WorkerReport, version: int) -> WorkerReport:
-    """Stamp a response with another version."""
+    """Return the result of a request with another policy version."""
     assert isinstance(result, FinishedRequest), "only responses have a version"
     return replace(result, completion=replace(result.completion, policy_version=version))
 
@@ -124,13 +124,13 @@ class _QueueInbox:
 
 
 class SlowConfig(NativeConfig):
-    """A native engine that takes a known time for each response, or for each token of its rows."""
+    """A native engine with a fixed delay for each response or decode step."""
 
     kind: Literal["native"] = "native"
     delay: float = 0.0
     """Seconds after each response."""
     step_delay: float = 0.0
-    """Seconds of a step, in which all rows get a token."""
+    """Seconds after each decode step."""
 
     def build(
         self,

@@ -1,5 +1,5 @@
-"""Problems and messages to tokens and back: by the settings of a prompt, and by a model's own chat
-template. Graders see the problem itself."""
+"""Convert problems and messages to tokens and back, by the prompt settings and the model's chat
+template. Graders see the original problem."""
 
 import json
 import re
@@ -20,31 +20,31 @@ from whet.text.tokenizer import Tokenizer
 from whet.types import Json, Message, Problem, Tokens
 
 FIELD = re.compile(r"\{(question|payload\.[\w-]+)\}")
-"""The fields of a template. Other braces, as in \\boxed{}, are plain text."""
+"""The fields of a prompt template. Other braces, as in \\boxed{}, are plain text."""
 RESERVED = ("messages", "add_generation_prompt")
-"""Variables of a chat template that are no options."""
+"""Variables of a chat template that cannot be options."""
 MAX_BYTES = 10_000_000
-"""Largest file of examples that is read."""
+"""Largest file of examples."""
 PRIVATE_USE = tuple(chr(code) for code in range(0xE000, 0xF8FF))
 PROBE = "whetprobe"
 STANDARD = frozenset(
     ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token")
 )
-"""Variables of every template; others are options."""
+"""Variables that every chat template is given; others are options."""
 _OPEN_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>(\s*)\Z")
 
 
 class PromptExample(Config):
-    """A worked example: a question, and the response that a model should give."""
+    """A worked example: a question and a model response."""
 
     question: str
-    """The question, which goes through the template."""
+    """The question, to which the template is applied."""
     answer: str
-    """The whole response, reasoning included; `answer` is the name that files of examples use."""
+    """The whole response, reasoning included, under the key that files of examples use."""
 
 
 class PromptConfig(Config):
-    """How problems are turned into prompts; by default their own messages are used.
+    """How problems become prompts; by default from their own messages.
 
     >>> cfg = PromptConfig(template="{question} Put the answer into \\\\boxed{}.")
     >>> cfg.wrap([Message(role="user", content="1 + 1?")])[0].content
@@ -54,18 +54,17 @@ class PromptConfig(Config):
     left_out_by_default: ClassVar[bool] = True
 
     system: str | None = None
-    """A system prompt in place of the problem's own; empty removes that one."""
+    """System prompt in place of the problem's own; empty removes the problem's."""
     template: str | None = None
-    """The user's message: a text with {question} for the problem's own, and {payload.NAME} for
-    values of its payload. All other braces are text."""
+    """Text of the user's message, with {question} for the problem's own text and {payload.NAME} for
+    values of its payload. All other braces are plain text."""
     examples: tuple[PromptExample, ...] = ()
     """Worked examples before the question, as turns of user and assistant: a list of tables with
-    question and answer, or a file of JSON lines with these."""
+    question and answer, or a file of such JSON lines."""
     chat_options: dict[str, JsonValue] = Field(default={})
     """Options of the chat template by name, such as enable_thinking = false."""
     differs: bool = False
-    """Allow another prompt than that of the runs whose model or responses this stage starts
-    from."""
+    """Allow a prompt that differs from that of the runs whose model or responses the stage uses."""
 
     @field_validator("examples", mode="before")
     @classmethod
@@ -95,18 +94,18 @@ class PromptConfig(Config):
         return self
 
     def is_same(self, other: "PromptConfig") -> bool:
-        """Whether both turn every problem into the same prompt."""
-        return self._words() == other._words()
+        """Whether both make the same prompt of every problem."""
+        return self._changes() == other._changes()
 
     def describe(self) -> str:
-        """Name what is set, in one line."""
-        return json.dumps(self._words(), ensure_ascii=False) if self._words() else "none"
+        """Describe the settings that differ from the defaults, in one line."""
+        return json.dumps(self._changes(), ensure_ascii=False) if self._changes() else "none"
 
-    def _words(self) -> dict[str, Json]:
+    def _changes(self) -> dict[str, Json]:
         return self.model_dump(mode="json", exclude={"differs"}, exclude_defaults=True)
 
     def apply(self, problem: Problem) -> tuple[Message, ...]:
-        """Write the messages that a model sees. Verifications keep their own prompt."""
+        """Write a problem's messages for the model. Verifications keep their own prompt."""
         if problem.task == VERIFICATION:
             return problem.prompt
         try:
@@ -117,7 +116,7 @@ class PromptConfig(Config):
     def wrap(
         self, messages: Sequence[Message], payload: Mapping[str, Json] | None = None
     ) -> tuple[Message, ...]:
-        """Write messages as `apply` does those of a problem."""
+        """Apply the settings to plain messages, as `apply` does to a problem's."""
         turns = list(messages)
         system = [turns.pop(0)] if turns and turns[0].role == "system" else []
         if self.system is not None:
@@ -153,7 +152,7 @@ NO_PROMPT = PromptConfig()
 
 
 def _read_pairs(file: Path) -> list[Json]:
-    """Read a file of examples: a JSON object on each line."""
+    """Read a file of examples, with a JSON object on each line."""
     try:
         if file.stat().st_size > MAX_BYTES:
             raise ValueError(f"{file} has more than {MAX_BYTES:,} bytes")
@@ -178,8 +177,8 @@ def _read_pairs(file: Path) -> list[Json]:
 class ChatFormat:
     """The chat format of one model: its prompts, its stop tokens, and the text of its responses.
 
-    Special tokens written in a message are plain text to the model; only the template's own words
-    become real ones.
+    Special tokens written in a message are encoded as plain text; only those of the template become
+    real special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: PromptConfig = NO_PROMPT) -> None:
@@ -206,7 +205,7 @@ class ChatFormat:
     def render(
         self, messages: Sequence[Message], add_generation_prompt: bool, **kwargs: Json
     ) -> str:
-        """Render messages as text; `kwargs` go to the template, such as `enable_thinking=False`."""
+        """Render messages as text; `kwargs` are passed on, such as `enable_thinking=False`."""
         rows: Json = [{"role": message.role, "content": message.content} for message in messages]
         fixed: dict[str, Json] = {"messages": rows, "tools": None, "documents": None}
         fixed["add_generation_prompt"] = add_generation_prompt
@@ -214,16 +213,17 @@ class ChatFormat:
         return self._template.render({**self.tokenizer.named, **fixed, **options})
 
     def encode_problem(self, problem: Problem) -> Tokens:
-        """Encode a problem by the prompt settings, for an engine to answer."""
+        """Encode a problem as a prompt for an engine, with the prompt settings."""
         return self.encode_prompt(self.prompt.apply(problem))
 
     def encode_response(self, problem: Problem, text: str) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Encode a problem as `encode_problem` does and a response to it, with a mask of that."""
+        """Encode a problem as `encode_problem` does, and a response; return tokens and a mask of
+        the response."""
         response = Message(role="assistant", content=text)
         return self.conversation([*self.prompt.apply(problem), response])
 
     def encode_prompt(self, messages: Sequence[Message], **kwargs: Json) -> Tokens:
-        """Encode messages and the opening of the assistant's turn, for an engine to continue."""
+        """Encode messages and the opening of the assistant's turn as a prompt for an engine."""
         fence = self._choose_fence(messages)
         text = self.render(self._fence_specials(messages, fence), True, **kwargs)
         return self._encode(text, fence)
@@ -231,12 +231,12 @@ class ChatFormat:
     def conversation(
         self, messages: Sequence[Message], **kwargs: Json
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Encode a whole conversation for SFT, with a mask of its last message and stop token.
+        """Encode a conversation for SFT, with a mask of the last message and its stop token.
 
-        The tokens begin exactly with `encode_prompt` of the messages before it. Text that the
-        template adds to the response, such as an empty thought, is part of the response. Where the
-        template would drop part of it, as R1's drops thoughts, or rewrites the prompt once it is
-        answered, the response follows the prompt word by word, as a model would sample it.
+        The tokens begin exactly with `encode_prompt` of the earlier messages. Text that the
+        template adds to the response, such as an empty thought, is part of the response. If the
+        template drops part of the response, as R1's drops thoughts, or rewrites an answered prompt,
+        the literal response follows the prompt, as a model would sample it.
         """
         if not messages or messages[-1].role != "assistant":
             raise DataError("a conversation to learn from must end with an assistant message")
@@ -245,7 +245,7 @@ class ChatFormat:
         before = self.render(fenced[:-1], True, **kwargs)
         whole = self.render(fenced, False, **kwargs)
         response = whole.removeprefix(before)
-        # The opening of the turn may already hold the start of the content, such as <think>.
+        # The opening of the turn may already contain the start of the content, such as <think>.
         content = _remove_space(fenced[-1].content)
         start = _remove_space(before)[-len(content) :]
         if not whole.startswith(before) or content not in start + _remove_space(response):
@@ -257,15 +257,15 @@ class ChatFormat:
         return np.concatenate([prompt, completion]), is_response
 
     def decode_message(self, tokens: Tokens) -> str:
-        """Decode a response, without the stop token it ended with."""
+        """Decode a response without its stop token."""
         return self.tokenizer.decode(self._drop_stop(tokens))
 
     def spans(self, tokens: Tokens) -> list[tuple[int, int]]:
-        """Return each token's span of characters in the message, without the stop token."""
+        """Return each token's character span in the message, without the stop token."""
         return self.tokenizer.spans(self._drop_stop(tokens))
 
     def _check_prompt(self) -> None:
-        """Refuse prompt settings that this template ignores."""
+        """Refuse prompt settings that the chat template ignores."""
         for name in self.prompt.chat_options:
             if name not in self._template.variables:
                 known = ", ".join(sorted(self._template.variables - STANDARD)) or "none"
@@ -287,7 +287,7 @@ class ChatFormat:
         return tokens[:-1] if is_stopped else tokens
 
     def _find_turn_end(self) -> frozenset[int]:
-        """Find the special token that the template writes after an assistant's content, if any."""
+        """Find the special token that the template writes after an assistant message, if any."""
         turns = (Message(role="user", content="?"), Message(role="assistant", content=PROBE))
         try:
             text = self.render(turns, False)
@@ -301,13 +301,12 @@ class ChatFormat:
         stops = np.flatnonzero(np.isin(tokens, list(self.stop_tokens)))
         if len(stops):
             return tokens[: stops[0] + 1]
-        # A template that leaves the turn open, as GLM's does, ends it with the next role; a
-        # response has to end itself.
+        # Some templates, such as GLM's, end a turn with the next role; a response must end itself.
         eos = self.stop_tokens if self.tokenizer.eos is None else [self.tokenizer.eos]
         return np.append(tokens, np.int32(min(self._turn_ends or eos)))
 
     def _choose_fence(self, messages: Sequence[Message]) -> str:
-        """Choose two unused characters to fence special tokens in; "" if no message has any."""
+        """Choose two unused characters to enclose special tokens; "" if no message has any."""
         text = "".join(message.content for message in messages)
         if not self._special.search(text):
             return ""
@@ -326,7 +325,7 @@ class ChatFormat:
         return [replace(m, content=self._special.sub(fenced, m.content)) for m in messages]
 
     def _encode(self, text: str, fence: str) -> Tokens:
-        """Encode the template's words with special tokens, and fenced text as plain text."""
+        """Encode the template's text with special tokens, and fenced text as plain text."""
         if not fence:
             return self.tokenizer.encode(text, special=True)
         encode = self.tokenizer.encode
@@ -339,8 +338,8 @@ def _remove_space(text: str) -> str:
 
 
 def _continue_turn(before: str, message: Message) -> tuple[str, Message]:
-    """Return what follows the opening of a turn: the closing tag of an open thought if the message
-    lacks it, and the rest of the message."""
+    """Return the text after the opening of a turn: a closing tag, if a thought is open and the
+    message does not close it, and the rest of the message."""
     opened = _OPEN_THOUGHT.search(before)
     if opened is None:
         return "", message

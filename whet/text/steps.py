@@ -1,7 +1,7 @@
-"""Steps of a response: where they are, which tokens they cover, and the layouts of RL-Tango.
+"""Steps of a response: their spans of text and tokens, and the layouts of RL-Tango.
 
-Steps are parts of the decoded text. Their tokens are found by character spans; nothing is tokenised
-again. RL-Tango's solutions and verifications look like this:
+Steps are parts of the decoded text. Character spans give their tokens; nothing is tokenised again.
+RL-Tango's solutions and verifications look like this:
 
     <think><step>…</step><step>…</step></think><answer>\\boxed{…}</answer>
 
@@ -18,8 +18,8 @@ from typing import Literal
 from whet.answers.final_answer import Span, find_tags, make_span
 
 VERIFICATION = "verify"
-"""The task of a verifier's problems, which no setting of a prompt changes. No task of a user's has
-this name."""
+"""The task of a verifier's problems. Prompt settings do not apply to it, and no user's task may
+have this name."""
 StepLayout = Literal["lines", "paragraphs", "tags"]
 """A step is a line, a paragraph (between blank lines), or the text inside <step>…</step>."""
 _LINE = re.compile(r"[^\n]+")
@@ -36,7 +36,7 @@ _LAYOUT = re.compile(
 
 
 def steps_of(text: str, layout: StepLayout) -> list[Span]:
-    """Cut a response into its steps, stripped; empty ones are left out.
+    """Split a response into stripped steps without empty ones.
 
     >>> [step.text for step in steps_of("1 + 1 = 2\\n\\n 2 * 3 = 6", "lines")]
     ['1 + 1 = 2', '2 * 3 = 6']
@@ -50,10 +50,10 @@ def steps_of(text: str, layout: StepLayout) -> list[Span]:
 
 
 def token_ranges(steps: Sequence[Span], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return each step's range of tokens, given the character span of every token of the response.
+    """Return each step's range of tokens, given the character spans of all tokens of the response.
 
-    A token that ends one step and begins the next belongs to both. Tokens that hold only the first
-    bytes of a character go with the token that completes it.
+    A token that ends one step and begins the next belongs to both. Tokens with only the first bytes
+    of a character belong with the token that completes it.
 
     >>> token_ranges(steps_of("ab\\nc", "lines"), [(0, 1), (1, 3), (3, 4)])
     [(0, 2), (2, 3)]
@@ -78,16 +78,16 @@ def _strip(part: Span) -> Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The verdicts on each step and on the whole solution; None if none can be read."""
+    """The verdicts on each step and on the whole solution; an unreadable verdict is None."""
 
     step_verdicts: tuple[bool | None, ...] = ()
     final: bool | None = None
 
 
 def rate_solution(text: str) -> float:
-    """Rate a solution's layout: 1, less 0.8 per large fault and 0.4 for few steps.
+    """Rate a solution's layout: 1, minus 0.8 per large fault and 0.4 for too few steps.
 
-    Without an answer block it is 0.
+    A solution without an answer block gets 0.
 
     >>> rate_solution("<think><step>1 + 1 = 2</step></think><answer>\\\\boxed{2}</answer>")
     0.6
@@ -109,9 +109,9 @@ def rate_solution(text: str) -> float:
 
 
 def rate_verification(text: str, num_steps: int | None) -> float:
-    """Rate a verification's layout: 1, less 0.8 per large fault and 0.4 for text between steps.
+    """Rate a verification's layout: 1, minus 0.8 per large fault and 0.4 for text between steps.
 
-    `num_steps` is the number of steps of the solution; None ignores it. Any other layout gets 0.
+    Any other layout gets 0. `num_steps` is the solution's number of steps; None does not check it.
     """
     layout_blocks = _match_layout(text)
     if layout_blocks is None:
@@ -132,7 +132,7 @@ def rate_verification(text: str, num_steps: int | None) -> float:
 
 
 def read_verification(text: str) -> Verification:
-    """Read the verdicts of a verification; a text in any other layout has none.
+    """Read the verdicts of a verification; text in any other layout has none.
 
     >>> read_verification("<step_verification><step>\\\\boxed{CORRECT}</step></step_verification>"
     ...                   "<final_verification>\\\\boxed{INCORRECT}</final_verification>")
@@ -147,7 +147,7 @@ def read_verification(text: str) -> Verification:
 
 
 def split_blocks(text: str, opening: str, closing: str) -> tuple[list[str], str]:
-    """Return the texts between two tags, in order, and all the text outside them.
+    """Return the texts inside pairs of tags, in order, and all text outside.
 
     >>> split_blocks("a<b>1</b>c<b>2</b>", "<b>", "</b>")
     (['1', '2'], 'ac')
@@ -172,6 +172,6 @@ def _verdict(block: str) -> bool | None:
 
 
 def _match_layout(text: str) -> tuple[str, str] | None:
-    """Return the inside of the two blocks of a verification, or None if it is anything else."""
+    """Return the contents of a verification's two blocks; None for any other text."""
     match = _LAYOUT.fullmatch(text.strip())
     return (match[1], match[2]) if match else None

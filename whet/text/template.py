@@ -1,6 +1,6 @@
-"""Chat templates: jinja2 programs by strangers, rendered as transformers renders them.
+"""Render chat templates, which are untrusted jinja2 programs, as transformers does.
 
-The sandbox gives them no access to anything and bounds their time and output.
+The sandbox isolates them and bounds their time and output.
 """
 
 import functools
@@ -23,12 +23,12 @@ from whet.errors import DataError
 from whet.types import Json
 
 MAX_STEPS = 50_000
-"""Loop rounds and macro calls of one rendering; a thousand messages take a few thousand."""
+"""Loop iterations and macro calls of one rendering; a thousand messages take a few thousand."""
 MAX_SECONDS = 10.0
 MAX_SIZE = 20_000_000
-"""Characters or items of any one value, and characters of a rendering."""
+"""Characters or items of one value, and characters of a rendering."""
 MAX_PARTS = 200_000
-"""Items of a value and of all values in it, each counted as often as it would be written."""
+"""Items of a value and of all values inside it, counted each time that they would be written."""
 _CONTAINERS = (list, tuple, dict, set, frozenset, KeysView, ValuesView, ItemsView)
 Value = TypeVar("Value")
 FAILURES = (
@@ -45,9 +45,9 @@ FAILURES = (
 
 
 class Template:
-    """A compiled chat template, with the variables of transformers: messages, bos_token, ...
+    """A compiled chat template with the variables of transformers: messages, bos_token, ...
 
-    `variables` are the names that it reads.
+    `variables` are the names that the template reads.
     """
 
     def __init__(self, source: str) -> None:
@@ -61,7 +61,7 @@ class Template:
         self.variables = frozenset(meta.find_undeclared_variables(tree)) - known
 
     def render(self, variables: Mapping[str, Json]) -> str:
-        """Fill in the template; whatever goes wrong inside it becomes one sentence."""
+        """Render the template; any failure inside it becomes one sentence."""
         self._sandbox.start()
         try:
             return self._compiled.render(variables)
@@ -72,7 +72,7 @@ class Template:
 
 
 class _Generation(Extension):
-    """Accept {% generation %} around the assistant's text; here it only opens a scope."""
+    """Accept {% generation %} around the assistant's text; it only opens a scope."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
@@ -83,7 +83,7 @@ class _Generation(Extension):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Transformers' environment with counted loop rounds and macro calls, and bounded values."""
+    """The environment of transformers, with limits on loops, macro calls and values."""
 
     intercepted_binops = frozenset(("*", "**", "+", "%"))
 
@@ -120,7 +120,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return self.check("".join(str(part) for part in parts))
 
     def check(self, value: Value) -> Value:
-        """Refuse a value that is too large, or too large to write out."""
+        """Refuse a value that is too large to hold or to write."""
         self.check_time()
         _refuse(isinstance(value, str | list | tuple) and len(value) > MAX_SIZE)
         waiting: list[object] = [value]
@@ -134,7 +134,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return value
 
     def _write(self, value: object) -> str:
-        """Count the output: a loop may write a large value many times."""
+        """Count the characters of the output, since a loop may write a large value many times."""
         self.check_time()
         text = str(value)
         self.num_chars += len(text)
@@ -142,7 +142,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return text
 
     def _bound(self, action: Callable[..., object]) -> Callable[..., object]:
-        """Keep a filter below the largest size: check its numbers first, and then its result."""
+        """Bound a filter: check its numeric arguments, then its result."""
 
         @functools.wraps(action)
         def apply(*args: object, **kwargs: object) -> object:
@@ -152,7 +152,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return apply
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        """Make every loop round and macro call a step; check the results of ~, [], () and {}."""
+        """Count every loop iteration and macro call, and check the results of ~, [], () and {}."""
         tree = super()._parse(source, name, filename)
         for block in tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock)):
             assert isinstance(block, nodes.For | nodes.Macro | nodes.CallBlock), "as searched for"
@@ -164,7 +164,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def make_call(self, name: str, args: list[nodes.Expr], line: int) -> nodes.Call:
-        """Build the node of a call to a method of this class, to insert into a template."""
+        """Build the node of a call to a method of this class."""
         call = nodes.Call(nodes.EnvironmentAttribute(name), args, [], None, None, lineno=line)
         call.set_environment(self)
         return call
@@ -181,7 +181,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return self.check(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: object) -> Callable[..., str] | None:
-        """Check a format string before jinja2's own wrapper hides which string it belongs to."""
+        """Check a format string before jinja2's wrapper hides it."""
         wrapper = super().wrap_str_format(value)
         if wrapper is not None:
             _refuse_wide(getattr(value, "__self__", ""))
@@ -195,7 +195,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _CheckLiterals(NodeTransformer):
-    """Check every list, tuple and table that a template writes: each may hold another twice."""
+    """Check every list, tuple and table literal, since each may contain another one twice."""
 
     def visit(self, node: nodes.Node, *args: object, **kwargs: object) -> nodes.Node:
         self.generic_visit(node)
@@ -207,7 +207,7 @@ class _CheckLiterals(NodeTransformer):
 
 
 class _Namespace(Namespace):
-    """A namespace that does not print its values, which may refer back to it."""
+    """A namespace that does not print its values, since they may refer back to it."""
 
     def __repr__(self) -> str:
         return "<Namespace>"
@@ -219,7 +219,8 @@ def _refuse(is_too_large: bool) -> None:
 
 
 def _refuse_wide(pattern: str) -> None:
-    """Refuse format strings that could pad: a width of seven digits, or one from an argument."""
+    """Refuse format strings that can pad without bound: a width of seven digits, or from an
+    argument."""
     _refuse(re.search(r"[0-9]{7}|%[-+ #0]*\*|:[^{}]*\{", pattern) is not None)
 
 
@@ -232,8 +233,8 @@ def _raise(message: str) -> NoReturn:
 
 
 def _write_date(pattern: str) -> str:
-    """Write one fixed date, Llama 3's default, so that a run that is resumed another day has the
-    same prompts."""
+    """Write a fixed date, Llama 3's default, so that a run resumed on another day has the same
+    prompts."""
     return datetime(2024, 7, 26).strftime(pattern)
 
 
@@ -244,7 +245,7 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Write JSON for a model to read: unlike in jinja2's own filter, no HTML escapes."""
+    """Write JSON for a model, without the HTML escapes of jinja2's filter."""
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

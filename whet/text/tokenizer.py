@@ -1,8 +1,7 @@
-"""Text to tokens and back: tokenizers of model folders, and small ones trained for a task.
+"""Convert text to tokens and back, with tokenizers of model folders or small ones for a task.
 
-Text from outside cannot forge special tokens: "<|im_end|>" in a problem is encoded as ten plain
-characters, unless the caller trusts the text and sets `special=True`, as chat templates do for
-their own text.
+Untrusted text cannot contain special tokens: "<|im_end|>" in a problem is encoded as ten plain
+characters, unless the caller sets `special=True`, as chat templates do for their own text.
 """
 
 import codecs
@@ -29,7 +28,7 @@ from whet.types import Json, Tokens
 
 NAMED = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 WRITTEN = ("bos_token", "pad_token")
-"""Named tokens whose ids are written with a model; those that stop are the chat format's."""
+"""Named tokens whose ids are written with a model; the chat format provides the stop tokens."""
 PAD = "<pad>"
 EOS = "<eos>"
 _UNKNOWN = "<unk>"
@@ -39,15 +38,15 @@ PLAIN_TEMPLATE = (
     "{% elif message.role == 'assistant' %}{{ message.content + eos_token }}{% endif %}"
     "{% endfor %}"
 )
-"""A user's text and a newline, then the response and <eos>; system messages are dropped."""
+"""The user's text and a newline, then the response and <eos>; system messages are dropped."""
 
 _NUMBER = r" ?-?[0-9]+(?:/[0-9]+)?"
 WORD = r" ?[A-Za-z]+"
 Pieces = Literal["phrases", "words"]
 MAX_LEN = 64
-"""Characters of the longest piece: greedy matching of an unknown run costs its length cubed."""
-# Besides numbers, characters without a token are split off, so that only they are lost, and so is
-# the "<" of a special token's name in plain text, so that the name is never matched as a whole.
+"""Characters of the longest piece; greedy matching of an unknown run costs its length cubed."""
+# Besides numbers, two things are split off: characters without a token, so that only they are lost,
+# and the "<" of a special token's name in plain text, so that the name never matches as a whole.
 _ISOLATED = rf"{_NUMBER}|[^\t-\r -~]|<(?=(?:pad|eos|unk)>)"
 _SPLIT = re.compile(f"({_ISOLATED})")
 _WORDS = re.compile(rf"{WORD}|[\s\S]")
@@ -57,10 +56,10 @@ _RUN = re.compile(r"[^\n]*\n|[^\n]+")
 class Tokenizer:
     """A vocabulary with its special tokens. Token arrays are int32; nothing is added or truncated.
 
-    `settings` is the content of `tokenizer_config.json`, kept so that `save` writes all of it back.
-    `vocab_size` is the number of ids a model needs, added tokens included; `eos_tokens` are all ids
-    that end a generation: `eos_token` and the ones of `generation_config.json`. `generation` is the
-    content of that file, with the ids of the other named tokens, for whoever writes the model.
+    `settings` is the content of `tokenizer_config.json`, which `save` writes back in full.
+    `vocab_size` is the number of ids that a model needs, added tokens included. `eos_tokens` are
+    all ids that end a generation: `eos_token` and those of `generation_config.json`. `generation`
+    is the content of that file and the ids of `WRITTEN` tokens, for saving the model.
     """
 
     def __init__(
@@ -94,14 +93,14 @@ class Tokenizer:
         self.generation: dict[str, Json] = {**ids, **generation}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle all but the lock, for engines in other processes."""
+        """Pickle everything but the lock, for engines in other processes."""
         settings = dict(self.settings)
         args = self._core, settings, self.chat_template, self.eos_tokens, self.generation
         return Tokenizer, args
 
     @staticmethod
     def load(folder: Path) -> "Tokenizer":
-        """Read a model folder; only `tokenizer.json` must be there."""
+        """Load the tokenizer of a model folder; only `tokenizer.json` is required."""
         file = folder / "tokenizer.json"
         if not file.is_file():
             raise DataError(f"model folder {str(folder)!r} has no tokenizer.json")
@@ -122,13 +121,13 @@ class Tokenizer:
         return tokenizer
 
     def with_template(self, chat_template: str) -> "Tokenizer":
-        """Give the same vocabulary another chat template."""
+        """Return the same tokenizer with another chat template."""
         tokenizer = copy(self)
         tokenizer.chat_template = chat_template
         return tokenizer
 
     def save(self, folder: Path) -> None:
-        """Write `tokenizer.json` and `tokenizer_config.json` in the form transformers reads."""
+        """Write `tokenizer.json` and `tokenizer_config.json` for transformers."""
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.settings}
         if self.chat_template is not None:
             settings["chat_template"] = self.chat_template
@@ -142,26 +141,26 @@ class Tokenizer:
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """Every token's text with its id, added ones included."""
+        """The id of each token by its text, added tokens included."""
         return self._core.get_vocab(with_added_tokens=True)
 
     @property
     def adds_bos(self) -> bool:
-        """Whether other tools, which add special tokens, begin every text with bos_token."""
+        """Whether tools that add special tokens begin every text with bos_token."""
         bos = self.named.get("bos_token")
         return bos is not None and self._core.encode("a").ids[:1] == [self.id(bos)]
 
     def id(self, token: str) -> int:
-        """Look up one token by its text in the vocabulary."""
+        """Look up the id of a token by its text."""
         index = self._core.token_to_id(token)
         if index is None:
             raise DataError(f"the tokenizer has no token {token!r}")
         return int(index)
 
     def encode(self, text: str, *, special: bool = False) -> Tokens:
-        """Turn text into tokens; special tokens written in it count as such only with `special`.
+        """Encode text; special tokens written in it are plain text unless `special` is set.
 
-        Half a surrogate pair, which is no character, becomes a question mark.
+        An unpaired surrogate, which is not a character, becomes a question mark.
         """
         text = text.encode("utf-8", "replace").decode()
         with self._lock:
@@ -170,17 +169,17 @@ class Tokenizer:
         return np.array(encodings[0].ids, dtype=np.int32)
 
     def decode(self, tokens: Tokens | Sequence[int], *, keep_special: bool = False) -> str:
-        """Turn tokens into text; special tokens are left out unless kept."""
+        """Decode tokens; special tokens are left out unless `keep_special` is set."""
         ids = np.asarray(tokens, dtype=np.int32).tolist()
         return str(self._core.decode(ids, skip_special_tokens=not keep_special))
 
     def spans(
         self, tokens: Tokens | Sequence[int], *, keep_special: bool = False
     ) -> list[tuple[int, int]]:
-        """Return each token's span of characters in the decoded text; spans join without gaps.
+        """Return each token's character span in the decoded text; spans have no gaps.
 
-        A character whose bytes are spread over several tokens belongs to the one that completes it;
-        the others get empty spans.
+        A character whose bytes are spread over several tokens belongs to the token that completes
+        it; the others have empty spans.
         """
         if self._decoder not in ("ByteLevel", "Fuse"):
             raise DataError(
@@ -200,7 +199,7 @@ class Tokenizer:
         return spans
 
     def pieces(self, tokens: Tokens | Sequence[int], *, keep_special: bool = False) -> list[str]:
-        """Cut the decoded text into the part that each token contributes."""
+        """Split the decoded text into the part of each token."""
         text = self.decode(tokens, keep_special=keep_special)
         return [text[start:end] for start, end in self.spans(tokens, keep_special=keep_special)]
 
@@ -212,7 +211,7 @@ class Tokenizer:
 
 
 def _byte_letters() -> dict[str, int]:
-    """Map byte-level BPE's letters to bytes: printable Latin-1 is itself, the rest is above 255."""
+    """Map byte-level BPE's letters to bytes: printable Latin-1 as is, the rest from 256 on."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [byte for byte in range(256) if byte not in plain]
     letters = {chr(byte): byte for byte in plain} | {
@@ -226,13 +225,13 @@ _BYTE_OF = _byte_letters()
 
 
 def _text_of(value: Json) -> str | None:
-    """Read a special token, which is written as its text or as an object with a content."""
+    """Read the text of a special token, which may be an object with `content`."""
     text = value.get("content") if isinstance(value, dict) else value
     return text if isinstance(text, str) else None
 
 
 def _read_template(folder: Path, settings: Mapping[str, Json]) -> str | None:
-    """Read the chat template from its own file, else from the settings (the default of several)."""
+    """Read the chat template from its own file or the settings; of several, the default one."""
     file = folder / "chat_template.jinja"
     try:
         if file.is_file():
@@ -281,11 +280,11 @@ def train_tokenizer(
     pieces: Pieces = "phrases",
     chat_template: str = PLAIN_TEMPLATE,
 ) -> Tokenizer:
-    """Train a small tokenizer: numbers and frequent phrases are single tokens, the rest characters.
+    """Train a small tokenizer: numbers and frequent phrases are tokens, other text is characters.
 
     A model that reads "13" as one token learns arithmetic far faster than one that reads "1" and
-    "3". Words instead of phrases suit texts of which hardly a phrase comes twice; numbers are
-    digits then, and letters beyond ASCII have tokens. The order of the texts does not matter.
+    "3". With words instead of phrases, for texts with few repeated phrases, numbers are split into
+    digits, and letters beyond ASCII have tokens. The order of the texts does not matter.
     """
     if max_pieces < 0:
         raise ConfigError(f"max_pieces is {max_pieces}, expected 0 or more")
@@ -323,7 +322,7 @@ def train_tokenizer(
 
 
 def split_pieces(text: str) -> list[str]:
-    """Cut text into numbers, with their signs and leading spaces, and the runs between them.
+    """Split text into numbers, with their signs and leading spaces, and the runs between them.
 
     >>> split_pieces("8 - 5 = 3 left: -2 1/3")
     ['8', ' -', ' 5', ' =', ' 3', ' left:', ' -2', ' 1/3']
@@ -338,7 +337,7 @@ def split_pieces(text: str) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """Cut text into words, with their leading spaces, and single other characters.
+    """Split text into words, with their leading spaces, and single other characters.
 
     >>> split_words("Ana Khan, 13")
     ['Ana', ' Khan', ',', ' ', '1', '3']

@@ -1,6 +1,7 @@
-"""The metrics of a step: from its rollouts and its clock, to the trackers that receive them.
+"""The metrics of a step, from its rollouts and its clock, and the trackers that receive them.
 
-The run's JSON lines and the console always do, TensorBoard and Weights & Biases on demand.
+The run's JSON lines and the console always receive them; TensorBoard and Weights & Biases are
+optional.
 """
 
 import math
@@ -40,9 +41,9 @@ TIME_METRICS: dict[Phase, str] = {
     "score": "time/score",
     "update": "time/update",
 }
-"""The phases of a step and their metrics."""
+"""The metric of each phase of a step."""
 MACHINE_AREAS = ("time/", "engine/", "memory/")
-"""Metrics of the machine, which differ from run to run."""
+"""Areas of metrics that depend on the machine and differ between equal runs."""
 
 
 CELL = 8
@@ -54,16 +55,16 @@ class TrackConfig(Config):
     """Where metrics go besides the run folder and the console."""
 
     sinks: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Further trackers, each an optional package."""
+    """Further trackers; each needs an optional package."""
     project: str = "whet"
-    """The Weights & Biases project; nothing else uses it."""
+    """Weights & Biases project."""
 
     def without_effect(self) -> dict[str, str]:
         return {} if "wandb" in self.sinks else {"project": 'track.sinks has no "wandb"'}
 
 
 class TrackedRun(Protocol):
-    """The parts of a run that a tracker uses: its folder, its unique id and its metrics file."""
+    """The parts of a run that a tracker uses: folder, unique id and metrics file."""
 
     folder: Path
 
@@ -74,7 +75,7 @@ class TrackedRun(Protocol):
 
 
 class Clock:
-    """Measure where the time of a step goes. Phases never overlap: an inner one pauses the outer.
+    """Measures the time of each phase of a step. An inner phase pauses the outer one.
 
     clock.start()
     with clock.measure("sample"):
@@ -88,14 +89,14 @@ class Clock:
         peak_bytes: Callable[[], int] | None = None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Take the peak of memory from `peak_bytes`, such as CUDA's; by default of this process."""
+        """Read peak memory from `peak_bytes`, such as CUDA's; by default, of this process."""
         self._peak_bytes = peak_bytes or _peak_resident_bytes
         self._now = now
         self._open: list[Phase] = []
         self.start()
 
     def start(self) -> None:
-        """Begin a step; time before it, such as a validation, is not counted."""
+        """Begin a step; earlier time, such as a validation, does not count."""
         self._last = self._now()
         self._clear()
 
@@ -111,13 +112,13 @@ class Clock:
             self._open.pop()
 
     def count_sampling(self, *, tokens: int, row_steps: int, useful: int) -> None:
-        """Add the counters of an engine's call: `useful` of its `row_steps` gave a token."""
+        """Add the counters of an engine call: `useful` of its `row_steps` produced a token."""
         self._tokens += tokens
         self._row_steps += row_steps
         self._useful += useful
 
     def lap(self) -> Metrics:
-        """Return the metrics of the step that ends here, and start the next one."""
+        """End a step: return its metrics, and start the next one."""
         self._add_time()
         metrics = {name: self._seconds[phase] for phase, name in TIME_METRICS.items()}
         metrics["time/step"] = self._last - self._start
@@ -147,10 +148,10 @@ def _peak_resident_bytes() -> int:
 
 
 def measure_rollouts(groups: Sequence[Group]) -> Metrics:
-    """Average rewards, scores and lengths over all rollouts, and count groups without a signal.
+    """Average rewards, scores and lengths over all rollouts, and measure groups without a signal.
 
-    Where a step has problems of several tasks or sources, the main figures are also given for each
-    of them, as `score/correct/<task>` and `score/correct/source/<source>`.
+    If a step has problems of several tasks or sources, the main metrics are also given for each, as
+    `score/correct/<task>` and `score/correct/source/<source>`.
     """
     rollouts = [rollout for group in groups for rollout in group]
     rewards, graded = rewards_of(rollouts), _list_scores(rollouts)
@@ -172,7 +173,7 @@ def measure_rollouts(groups: Sequence[Group]) -> Metrics:
 
 
 def split_by_task_and_source(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Split groups by `<task>` and by `source/<source>`, if there are several of them."""
+    """Split groups by `<task>` and by `source/<source>`, if there are several."""
     by_task = _split(groups, lambda problem: problem.task)
     return by_task | _split(groups, lambda problem: f"source/{problem.source}")
 
@@ -199,14 +200,14 @@ def _list_scores(rollouts: Sequence[Rollout]) -> list[Score]:
 
 
 class Tracker(ABC):
-    """Receives the metrics of each step, and now and then some sample responses."""
+    """Receives the metrics of each step, and occasionally sample responses."""
 
     @abstractmethod
     def log(self, step: int, metrics: Metrics) -> None:
-        """Take the metrics of a step."""
+        """Record the metrics of a step."""
 
     def log_responses(self, step: int, rollouts: Sequence[Rollout]) -> None:
-        """Show some graded responses; not every tracker can."""
+        """Record some graded responses, if the tracker can show them."""
         return
 
     def close(self) -> None:
@@ -215,7 +216,7 @@ class Tracker(ABC):
 
 
 class Trackers(Tracker):
-    """Pass every step on to several trackers, in order."""
+    """Passes every step on to several trackers, in order."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self._trackers = tuple(trackers)
@@ -234,7 +235,7 @@ class Trackers(Tracker):
 
 
 class JsonlTracker(Tracker):
-    """Write the run's own metrics file, from which the report is drawn."""
+    """Writes the run's own metrics file, on which the report is based."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._run = run
@@ -244,10 +245,10 @@ class JsonlTracker(Tracker):
 
 
 class ConsoleTracker(Tracker):
-    """Print a row with a few metrics, at the first step and every step or every few, below labels.
+    """Prints a row of metrics below labels, at the first step and every `every` steps.
 
-    Seven metrics fit 80 columns. Without a terminal, which has a progress bar, a row also predicts
-    when `steps` are done.
+    Seven metrics fit 80 columns. Without a terminal, and so without a progress bar, a row also
+    predicts the time left until `steps`.
     """
 
     def __init__(
@@ -301,8 +302,7 @@ class ConsoleTracker(Tracker):
 
 
 def format_number(value: float) -> str:
-    """Write a metric in at most eight characters: whole numbers in full, others with four digits or
-    as many as fit.
+    """Write a metric in at most eight characters: integers in full, others with up to four digits.
 
     >>> format_number(512.0), format_number(0.123456), format_number(1.5e-7)
     ('512', '0.1235', '1.5e-07')

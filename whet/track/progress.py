@@ -1,5 +1,5 @@
-"""Progress of long work: a bar on a terminal, otherwise a line every few seconds; and how a signal
-stops it."""
+"""Show the progress of long work, as a bar on a terminal or else a line every few seconds, and
+handle signals to stop."""
 
 import os
 import signal
@@ -29,14 +29,14 @@ if TYPE_CHECKING:  # it imports numpy, and `whet --help` should not
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 printer = Console(highlight=False, soft_wrap=True)
-"""For the output of a command, which goes to stdout; everything else goes to stderr."""
+"""Prints the output of commands to stdout; everything else goes to stderr."""
 
 QUIET_SECONDS = 10.0
-"""Without a terminal, a line of progress is printed this often."""
+"""Interval of progress lines without a terminal."""
 
 
 class RateColumn(ProgressColumn):
-    """The rate per second, over the last half minute."""
+    """The rate per second over the last half minute."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -44,12 +44,12 @@ class RateColumn(ProgressColumn):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence literally: brackets are not markup, and control characters are escaped."""
+    """Print a sentence to stderr, without markup and with control characters escaped."""
     console.print(visible(sentence), markup=False)
 
 
 def get_console() -> Console | None:
-    """Return the console of the bars, so that lines appear above them; None without a terminal."""
+    """Return the progress bars' console, so that lines appear above them; None if no terminal."""
     return console if console.is_terminal else None
 
 
@@ -57,9 +57,9 @@ def get_console() -> Console | None:
 def progress_bar(
     label: str, total: int, *, done: int = 0, note: Callable[[], str] | None = None
 ) -> Iterator["Advance"]:
-    """Show the progress of work; call the yielded function with the amount just done.
+    """Show the progress of work; the yielded function takes the amount just done.
 
-    `note` returns a short text to add, such as the cost so far.
+    `note` returns a short text to show, such as the cost so far.
     """
     if console.is_terminal and not console.quiet:
         columns = (
@@ -104,11 +104,11 @@ def _format_rate(speed: float) -> str:
 
 @contextmanager
 def on_stop(handle: Callable[[int], None]) -> Iterator[None]:
-    """Call `handle` with the number of a signal that asks to stop, from Ctrl-C or a scheduler.
+    """Call `handle` with the number of a signal to stop, from Ctrl-C or a scheduler.
 
-    Signals are the main thread's; on another thread nothing changes. A rank hears of it once: its
-    launcher passes signals on, also those that a scheduler has sent to all processes, and kills
-    ranks that do not end.
+    Only the main thread receives signals; on other threads this does nothing. A rank handles only
+    the first signal: its launcher repeats signals that a scheduler sends to all processes, and
+    kills ranks that do not end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

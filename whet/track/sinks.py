@@ -1,4 +1,4 @@
-"""The trackers of a run, among them those of optional packages: TensorBoard, Weights & Biases."""
+"""Open the trackers of a run, including those of optional packages: TensorBoard, W&B."""
 
 import importlib
 import time
@@ -22,7 +22,7 @@ from whet.types import Metrics, Rollout, Verdict
 from whet.world import get_world
 
 MAX_SHOWN = 2_000
-"""Characters of a prompt or a response that a table of samples shows."""
+"""Characters of a prompt or response that are shown in a table of samples."""
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def open_trackers(
     steps: int | None = None,
     console: Console | None = None,
 ) -> Iterator[Tracker]:
-    """Open the trackers of a run; the console shows the metrics in `columns` under their labels."""
+    """Open the trackers of a run; `columns` maps the metrics on the console to their labels."""
     lines = ConsoleTracker(columns, every=every, steps=steps, console=console)
     trackers: list[Tracker] = [JsonlTracker(run), lines]
     sinks = cfg.sinks if get_world().is_rank_zero else ()
@@ -51,7 +51,7 @@ def open_trackers(
 
 
 class TensorBoardTracker(Tracker):
-    """Write event files to `tensorboard/` in the run folder, without TensorFlow or torch."""
+    """Writes event files to `tensorboard/` in the run folder, without TensorFlow or torch."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._folder = run.folder / "tensorboard"
@@ -81,8 +81,8 @@ class TensorBoardTracker(Tracker):
     def _write(self, step: int, values: list[object]) -> None:
         if self._writer is None:
             self._writer = self._open(str(self._folder))
-            # A session that starts at a step makes TensorBoard forget that step and the later ones
-            # of the session before.
+            # After a session start at a step, TensorBoard drops that step and later ones of the
+            # earlier session.
             session = self._events.SessionLog(status=self._events.SessionLog.START)
             self._add(step, session_log=session)
         self._add(step, summary=self._summaries.Summary(value=values))
@@ -93,7 +93,7 @@ class TensorBoardTracker(Tracker):
 
 
 class WandbTracker(Tracker):
-    """Send metrics to Weights & Biases; a resumed run continues under the same id."""
+    """Sends metrics to Weights & Biases; a resumed run continues under the same id."""
 
     def __init__(self, run: TrackedRun, project: str) -> None:
         self._wandb = _load_optional("wandb", "wandb")

@@ -1,4 +1,4 @@
-"""Tables of numbers as plain text, which a terminal and a file show alike."""
+"""Tables of numbers as plain text, for terminals and files."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ NOTHING = "–"
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lay out rows of cells: the first column from the left, numbers from the right.
+    """Align rows of cells: the first column to the left, the others to the right.
 
     >>> align([["part", "mean"], ["correct", "0.5"]])
     ['part     mean', 'correct   0.5']
@@ -20,7 +20,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def format_metric(value: float | None) -> str:
-    """Write a number with five digits, or a dash if there is none.
+    """Write a number with five digits; None becomes a dash.
 
     >>> format_metric(0.123456789), format_metric(None), format_metric(-0.0)
     ('0.12346', '–', '0')

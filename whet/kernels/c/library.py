@@ -1,7 +1,7 @@
-"""The C kernels: compiled on first use and cached; without a compiler, torch is used instead.
+"""The C kernels: compiled on first use and cached; without a compiler, plain torch is used.
 
-Each has an equivalent in plain torch, so they only save time. `CC` names another compiler, as for
-make but without arguments; `CC=false` disables them.
+Each kernel has an equivalent in plain torch and only saves time. `CC` names another compiler, as
+for make but without arguments; `CC=false` disables the kernels.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ FLAGS = (
     "-fPIC",
 )
 TIMEOUT_SECONDS = 60
-"""A compiler that takes longer is killed."""
+"""Time after which a compiler is killed."""
 _POINTER = ctypes.c_void_p
 _INT = ctypes.c_int64
 _FLOAT = ctypes.c_float
@@ -55,7 +55,7 @@ SIGNATURES: dict[str, tuple[tuple[Any, ...], Any]] = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Load the kernels, compiling them if needed; None if that fails."""
+    """Load the kernels, and compile them first if needed; None if that fails."""
     compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None:
         return None
@@ -78,7 +78,7 @@ def _cache_folder() -> Path:
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "whet"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Its files are executed, so nobody else may be able to write there.
+        # Its files are executed, so nobody else may have write access.
         if (
             folder.stat().st_uid == os.getuid()
             and not folder.stat().st_mode & 0o022
@@ -86,7 +86,7 @@ def _cache_folder() -> Path:
         ):
             return folder
     except (OSError, RuntimeError):
-        pass  # no home, or none that can be written
+        pass  # no home, or not writable
     return Path(_temporary_folder().name)
 
 
@@ -96,7 +96,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _build_key(compiler: str) -> str:
-    """Hash source, compiler and processor: code for one processor may not run on another."""
+    """Hash source, compiler and processor, since code for one processor may not run on another."""
     version = _run([compiler, "--version"])
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.is_file() else []
@@ -113,7 +113,7 @@ def _build_key(compiler: str) -> str:
 
 
 def _compile(compiler: str, file: Path) -> None:
-    """Write the library under a temporary name first, so that nobody loads half of it."""
+    """Compile under a temporary name and then rename, so that nobody loads an unfinished file."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         built = Path(folder) / file.name
         _run(
@@ -130,7 +130,7 @@ def _compile(compiler: str, file: Path) -> None:
 
 
 def _run(command: list[str]) -> bytes:
-    """Run the compiler."""
+    """Run the compiler, and return its output."""
     nothing = subprocess.DEVNULL
     return subprocess.run(  # noqa: S603 - a compiler that the user named
         command, stdin=nothing, capture_output=True, timeout=TIMEOUT_SECONDS, check=True
