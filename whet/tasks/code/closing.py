@@ -25,6 +25,7 @@ _CLAUSE = re.compile(r"[.;!?][*`]* +|,? (?:so|thus|hence|therefore|and)\b,? ", r
 _GIVES = (
     r"returns?|returned|returning|gives?|giving|yields?|yielding|outputs?|prints?|produces?"
     r"|makes?|evaluates to|results? in|equals|becomes?|(?:is|be) equal to|comes out (?:as|to)"
+    r"|ends? up (?:with|as)"
 )
 _JOINT = re.compile(
     rf"\b(?P<verb>{_GIVES}|(?:we|you|I) (?:get|obtain))\b[\s:*$`]*(?=\S)"
@@ -276,7 +277,8 @@ def _assigned(sentence: str, names: list[str]) -> str | None:
     if not names:
         return None
     pattern = re.compile(
-        rf"(?<![\w.'\"])[`*$]*({'|'.join(map(re.escape, names))})[`*$]*\s?(?:=|:|is|must be)\s?"
+        rf"(?<![\w.'\"*+/%-])(?<![*+/%-] )[`*$]*({'|'.join(map(re.escape, names))})"
+        rf"[`*$]*\s?(?:=|:|is|must be)\s?"
         rf"[`*$]*({_LITERAL})(?![\w'\"])(?![`*$]*\s?[-+*/%=<>(\[])"
     )
     found = list(pattern.finditer(sentence))

@@ -32,7 +32,7 @@ _PROSE = re.compile(
 _JOINER = re.compile(r"(?:,\s*)?\b(?:and|or)\s*\Z")
 _REASON = re.compile(
     r",? (?:by|using|via|from|since|because|as|for|where|when|which|after|valid)\b[^=\n0-9+²³]*\Z"
-    r"|, (?:since|because|where|when|which|valid for|by|for) [^\n]*\Z"
+    r"|, (?:since|because|where|when|which|valid for|by|for|with|having|whose) [^\n]*\Z"
     r"| \((?:by|using|via|from|since|because|as|where|when|for|after)\b[^()=\n]*\)\Z",
     re.IGNORECASE,
 )

@@ -30,11 +30,12 @@ from whet.tasks.qa.stated import strip_markup
 _MAX_LINE = 600
 _MAX_SENTENCES = 3
 _MAX_TRAILING = 6
+_MAX_LABEL = 40
 _OPTIONS_START = re.compile(r"^[ \t*]*\(?A[).:]|[ \n]\(A\)", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!])\s+(?=[A-Z])")
 _CLAUSE = re.compile(r"(?:^|,|;|:|→|⇒) ?(?:and )?(?:so|thus|hence|therefore|then)\b,? |; ", re.I)
 _IS = re.compile(
-    r"\b(?:is|are|was|were|be|equals|(?:match|correspond)(?:es|s)?(?: to| with)?|makes it"
+    r"\b(?:is|are|was|were|be|equals|(?:match|correspond)(?:es|s)?(?: to| with)?|makes it|leaves"
     r"|gives|yields)\b|=|:(?=\s)",
     re.IGNORECASE,
 )
@@ -43,15 +44,22 @@ _PREFIX = re.compile(r"^(?:of|among|out of) (?:the|these|all|our)\b[^,]{0,40}, "
 _WORD = re.compile(r"[^\W_]+")
 _STANDS_FOR_IT = frozenset(
     _WORD.findall(
-        "it its this that the so thus hence therefore then and now finally right correct best only"
+        "it its thi that the so thu hence therefore then and now finally right correct best only"
         " final option choice letter answer pick selection question asked for we have get want need"
         " must will would should has to there my our value total result overall all in which i go"
         " as being thing one here looking"
     )
 )
-_NAMES_IT = frozenset(_WORD.findall("it this that letter option choice answer pick selection"))
+"""As `_words` lists them, without an s at the end."""
+_NAMES_IT = frozenset(_WORD.findall("it thi that letter option choice answer pick selection"))
 _INDEFINITE = frozenset(_WORD.findall("a an one some another each any every no first next"))
 _REVERSED = frozenset(_WORD.findall("not except least false incorrect untrue never wrong"))
+_NO_VERBS = frozenset(
+    _WORD.findall(
+        "of in to by with from for at on into and or than as the a an if is it what which"
+    )
+)
+"""What is no verb right before an option: `he pays $15`."""
 _ADVERBS = re.compile(
     r"^(?:(?:clearly|indeed|thus|therefore|hence|then|simply|exactly|equal to|now|that|of course"
     r"|the|an?|surely|definitely|certainly|obviously|option|choice|letter|number|answer)(?![a-z])"
@@ -88,6 +96,8 @@ class _Known:
     letters: frozenset[str]
     words: frozenset[str]
     question: str
+    longest: int
+    """An option is named in this many characters at most."""
 
 
 def find_named(text: str, options: Mapping[str, str], question: str) -> tuple[int, str] | None:
@@ -130,6 +140,7 @@ def _know(options: Mapping[str, str], question: str) -> _Known:
         letters=frozenset(options),
         words=frozenset(_words(stem)),
         question=f" {' '.join(_words(stem))} ",
+        longest=max(map(len, options.values()), default=0) + _MAX_LABEL,
     )
 
 
@@ -172,7 +183,7 @@ def _read_sentence(sentence: str, known: _Known) -> str | None:
             continue
         if (letter := _read_predicate(clause[verb.end() :].strip(), known)) is not None:
             return letter
-    return _read_subject(clause, known)
+    return _read_subject(clause, known) or _read_object(clause, known)
 
 
 def _is_asked(subject: str, known: _Known, *, concludes: bool, is_label: bool) -> bool:
@@ -224,6 +235,8 @@ def _heads(predicate: str, known: _Known) -> Iterator[tuple[str, str]]:
 def _find_option(head: str, known: _Known) -> str | None:
     """Find the option that a few words are: its letter, its text, or both if they agree."""
     head = head.strip(" .,;:")
+    if len(head) > known.longest:
+        return None
     if (letter := known.texts.get(_key(head))) is not None:
         return letter
     if (alone := _LETTER.match(head)) and alone[1] in known.letters:
@@ -258,4 +271,21 @@ def _read_subject(clause: str, known: _Known) -> str | None:
         said = " ".join(_words(rest))
         is_one = len(said.split()) > 1 and len(said) > len("is the ")
         return letter if is_one and f" {said} " in known.question else None
+    return None
+
+
+def _read_object(clause: str, known: _Known) -> str | None:
+    """Read the option that ends a clause behind the verb of the question: `he pays $15`."""
+    words = clause.split()
+    for length in range(2, len(words)):
+        lead = _words(" ".join(words[:length]))
+        if not lead or lead[-1] not in known.words - _NO_VERBS:
+            continue
+        is_ours = known.words | _STANDS_FOR_IT | {"he", "she", "they"} >= set(lead)
+        letter = _find_option(" ".join(words[length:]), known) if is_ours else None
+        if letter is not None:
+            subject = " ".join(words[:length])
+            is_asked = lead[0] not in _INDEFINITE and _REVERSED.isdisjoint(known.words)
+            is_sure = _DISOWNING.isdisjoint(lead) and not is_doubtful(subject)
+            return letter if is_asked and is_sure and not is_disowned(subject) else None
     return None

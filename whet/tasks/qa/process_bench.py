@@ -22,7 +22,8 @@ _INDEX = re.compile(
     r"(?:error|mistake|step|paragraph))?"
     r" ?[:=] ?)?<?(?:(?:step|paragraph|index)[ _]?)?(?:(?:number|index) |no\. |#)?"
     r"(-1|[0-9]{1,4})>?\.?(?P<aside> ?\((?:(?:step|paragraph)[ _]?\1"
-    r"|(?!not?\W*\))[a-z][a-z ,'-]{1,60})\)\.?)?",
+    r"|(?:the (?!answer|above|index|result)|no |all |every|there (?:is|are) no|where |its |since "
+    r"|as )[a-z ,'-]{1,60})\)\.?)?",
     re.IGNORECASE | re.ASCII,
 )
 _AT_FAULT = re.compile(
@@ -43,7 +44,8 @@ _OCCURS = (
 )
 _WHERE = r"(?: in| at| with)? (?=<?(?:paragraph|step|index)[ _])"
 _NAMED = re.compile(
-    rf"\bthe (?:very )?(?:first|earliest|only) {_FAULT} {_OCCURS}{_WHERE}"
+    rf"(?P<part>; |, (?:so|and|but) )?\bthe (?:very )?(?:first|earliest|only) {_FAULT}"
+    rf" {_OCCURS}{_WHERE}"
     rf"|\bthe {_FAULT} (?:first (?:occurs|appears|arises|comes)|is first made){_WHERE}"
     rf"|\b(?:it|the (?:solution|argument|reasoning)) (?:first )?goes wrong{_WHERE}",
     re.IGNORECASE,
@@ -90,7 +92,7 @@ class ProcessBench(FileTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare indices. Parts: `correct`."""
         named = _cut_remark(text.rstrip()).replace("\\_", "_")
-        named = _FIRST.sub(_name_first, _NAMED.sub("the answer is ", named))
+        named = _FIRST.sub(_name_first, _NAMED.sub(_name_answer, named))
         named = _NONE.sub("the answer is ", named)
         named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault ", named)
         return grade_final_answer(
@@ -114,6 +116,11 @@ def read_index(span: str) -> int | None:
     if match is None or _TAKES_BACK.search(match["aside"] or ""):
         return None
     return int(match[1])
+
+
+def _name_answer(match: re.Match[str]) -> str:
+    """Write what leads to the index; behind another clause it starts a sentence."""
+    return ". The answer is " if match["part"] else "the answer is "
 
 
 def _name_first(match: re.Match[str]) -> str:

@@ -55,7 +55,7 @@ _GENERIC = frozenset(
             " with which total altogether overall all sum count number amount value answer result"
             " get got give gives giving make makes making find found see shows show lists list"
             " listed read off according table row column entry data s equals equal come comes"
-            " exactly just times out cell now final"
+            " exactly just times such out cell now final"
         ),
     )
 )
@@ -87,7 +87,10 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
     if _is_unsure(plain):
         return False
     clause = _YEAR.sub(" ", plain_text(_CLAUSE.split(plain.rstrip(". "))[-1]))
+    asked = {number[0].strip() for number in _NUMBER.finditer(_asked(rule))}
     numbers = list(_NUMBER.finditer(clause))
+    if len(numbers) > 1:
+        numbers = [number for number in numbers if number[0].strip() not in asked]
     if len(numbers) != 1 or is_disowned(clause[: numbers[0].start()]):
         return False
     words = set(_stems(_NUMBER.sub(" ", clause)))
@@ -110,13 +113,13 @@ def is_about_another_row(sentence: str, rule: ComparisonRule) -> bool:
     >>> is_about_another_row("Bob has 3.", ComparisonRule(question=question))
     True
     """
-    asked = _ASKED.findall(rule.question)
+    asked = _asked(rule).casefold()
     lines = [line.strip(" |") for line in rule.question.splitlines() if "|" in line]
     names = {line.partition("|")[0].strip().casefold() for line in lines[:_MAX_ROWS]}
     names = {name for name in names if _WORD.search(name)}
     plain = plain_text(sentence).casefold()
     named = {name for name in names if _has_name(plain, name)}
-    wanted = {name for name in names if asked and _has_name(asked[-1].casefold(), name)}
+    wanted = {name for name in names if _has_name(asked, name)}
     return bool(named and wanted) and named.isdisjoint(wanted)
 
 
@@ -142,9 +145,14 @@ def _stems(text: str) -> list[str]:
 
 def _known_words(rule: ComparisonRule) -> list[str]:
     """List the words of the question and of the heads of its columns."""
-    asked = _ASKED.findall(rule.question)
     lines = (line for line in rule.question.splitlines() if "|" in line)
-    return _stems(plain_text(f"{asked[-1] if asked else ''} {next(lines, '')}"))
+    return _stems(plain_text(f"{_asked(rule)} {next(lines, '')}"))
+
+
+def _asked(rule: ComparisonRule) -> str:
+    """Take the last question of a prompt."""
+    asked = _ASKED.findall(rule.question)
+    return asked[-1] if asked else ""
 
 
 def _states_list(golds: list[str], text: str, rule: ComparisonRule) -> bool:
