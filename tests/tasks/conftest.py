@@ -1,8 +1,8 @@
 """Tests that take a `spoken_case` get the cases of the table beside them: for `test_x.py`, those of
 `x.txt`.
 
-A table holds `@` and a problem as JSON with `task`, `answer` and `payload`, then lines of `yes` or
-`no` and a whole response that answers it or not. The sign `⏎` stands for a line break.
+A table holds `@` and a problem as JSON with `task`, `answer`, `payload` and perhaps the `question`,
+then lines of `yes` or `no` and a whole response that answers it or not. The sign `⏎` stands for a line break.
 """
 
 import json
@@ -31,8 +31,9 @@ def cases(file: Path) -> list[Said]:
     problem: Problem | None = None
     for line in file.read_text().splitlines():
         if line.startswith("@ "):
-            prompt = (Message(role="user", content="What is asked?"),)
             fields = json.loads(line[2:])
+            question = fields.pop("question", "What is asked?")
+            prompt = (Message(role="user", content=question),)
             problem = Problem(
                 id="said/0", prompt=prompt, level=None, split="test", source="written", **fields
             )

@@ -23,12 +23,11 @@ import json
 from collections.abc import Mapping
 from typing import Literal, TypeGuard
 
-from whet.answers.doubt import is_doubtful
-from whet.answers.withdrawal import is_disowned
 from whet.json_values import content_id
 from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
-from whet.tasks.code import plain, program, tests_text
+from whet.tasks.code import program, tests_text
+from whet.tasks.code.closing import find_input, find_output, is_on_input, parameters, plain_latex
 from whet.tasks.code.code_task import (
     CallArguments,
     CodeConfig,
@@ -39,6 +38,13 @@ from whet.tasks.code.code_task import (
     text_of,
     unread,
 )
+from whet.tasks.code.literals import (
+    equal,
+    is_same_value,
+    read_expression,
+    read_literal,
+    value_of,
+)
 from whet.types import Json, Message, Problem, Score, Split
 
 Direction = Literal["input", "output"]
@@ -46,7 +52,6 @@ _ASKED: dict[Direction, str] = {
     "input": "Find arguments for which the assertion holds; any that give this output are right.",
     "output": "Complete the assertion with the literal that the call returns.",
 }
-_MAX_CHARS = 4096
 Claim = tuple[object, ast.Call | None]
 """An output, and the call that an assertion claims to give it."""
 
@@ -72,19 +77,18 @@ class CruxEval(CodeTask):
         if wanted is None:
             raise data_error(problem, "a literal in payload.output", text_of(problem, "output"))
         if direction_of(problem) == "output":
-            predicted = read_final(marked, read_output)
+            predicted = _find_claim(marked)
             if predicted is None:
                 return unread("no literal could be read")
             span, claim = predicted
             return score_run(lambda: _check_output(problem, claim, wanted[0]), span)
-        arguments = read_final(marked, read_arguments)
-        if arguments is None:
+        given = _find_arguments(marked, parameters(text_of(problem, "program"), "f"))
+        if given is None:
             return unread("no arguments could be read")
-        span, args = arguments
-        _, (claimed, call) = read_final(marked, read_output) or ("", (None, None))
+        span, args, claimed = given
 
         def check_input() -> str:
-            if call and not is_same_value(claimed, wanted[0]):
+            if claimed is not None and not is_same_value(claimed[0], wanted[0]):
                 raise WrongError("the assertion is about another output")
             job = {"program": text_of(problem, "program"), "entry": "f"}
             return check_call(self.config, job, args, lambda value: is_same_value(value, wanted[0]))
@@ -106,7 +110,8 @@ class CodeIO(CodeTask):
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
         direction = direction_of(problem)
-        answer = read_final(text, lambda span: _read_json(span, direction))
+        answer = read_final(text, lambda span: _read_json(plain_latex(span), direction))
+        answer = answer or self._find_in_words(problem, direction, text)
         if answer is None:
             return unread("no JSON value could be read")
         span, (value,) = answer
@@ -116,7 +121,30 @@ class CodeIO(CodeTask):
         direction = text_of(problem, "direction")
         return f"```json\n{json.dumps({direction: problem.payload.get(direction)})}\n```"
 
-    def _check(self, problem: Problem, direction: Direction, value: Json) -> str:
+    def _find_in_words(
+        self, problem: Problem, direction: Direction, text: str
+    ) -> tuple[str, tuple[object]] | None:
+        """Find the value that the last sentence gives, of the call that was asked."""
+        entry = text_of(problem, "entry", "main_solution")
+        names = parameters(text_of(problem, "program"), entry)
+        if direction == "input":
+            given = find_input(text, entry, names, _read_value)
+            if given is None or given.call is None:
+                return None
+            claimed = _read_value(given.value) if given.value else None
+            is_other = claimed and not equal(claimed[0], problem.payload.get("output"))
+            arguments = None if is_other else _named_arguments(given.call, names)
+            return (ast.unparse(given.call), (arguments,))
+        stated = find_output(text, entry, _read_value)
+        value = _read_value(stated.value or "") if stated else None
+        if stated is None or value is None:
+            return None
+        asked = problem.payload.get("input")
+        if stated.call and asked and not equal(_named_arguments(stated.call, names), asked):
+            return (ast.unparse(stated.call), (None,))
+        return (stated.value or "", value)
+
+    def _check(self, problem: Problem, direction: Direction, value: object) -> str:
         if equal(value, problem.payload.get(direction)):
             return f"the recorded {direction}"
         if direction == "output":
@@ -184,62 +212,28 @@ def _check_output(problem: Problem, claim: Claim, wanted: object) -> str:
     return "the output is right"
 
 
-def read_literal(text: str) -> tuple[object] | None:
-    """Read one Python literal, wrapped so that None can be told from nothing.
-
-    >>> read_literal("{'a': (1, 2)}"), read_literal("f(1)")
-    (({'a': (1, 2)},), None)
-    """
-    node = _expression(text)
-    return None if node is None else _value(node)
-
-
-def is_same_value(one: object, other: object) -> bool:
-    """Compare values as Python does, with their types: True is not 1, and 1 is not 1.0.
-
-    >>> is_same_value([1, {"a": 2}], [1, {"a": 2}])
-    True
-    >>> is_same_value([True, 2], [1, 2]), is_same_value({1.0}, {1})
-    (False, False)
-    """
-    if type(one) is not type(other) or one != other:
-        return False
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return all(is_same_value(left, right) for left, right in zip(one, other, strict=True))
-    if isinstance(one, dict) and isinstance(other, dict):
-        own = {key: key for key in other}
-        return all(
-            is_same_value(key, own[key]) and is_same_value(item, other[key])
-            for key, item in one.items()
-        )
-    if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
-        twins = {item: item for item in other}
-        return all(is_same_value(item, twins[item]) for item in one)
-    return True
-
-
 def read_output(text: str) -> Claim | None:
     """Read an output: a literal, or the right side of an assertion about a call of `f`."""
-    node = _expression(text)
+    node = read_expression(text)
     call = None
     if _is_equation(node):
         call = node.left if _is_call(node.left) else None
         node = node.comparators[0] if call is not None else None
-    value = None if node is None else _value(node)
+    value = None if node is None else value_of(node)
     return None if value is None else (value[0], call)
 
 
 def read_arguments(text: str) -> CallArguments | None:
     """Read the literals that `f` is called with, in an assertion, a call, or alone."""
-    node = _expression(text)
+    node = read_expression(text)
     if _is_equation(node):
         node = node.left
     if node is not None and not _is_call(node):
-        node = _expression(f"f({text.strip()})")
+        node = read_expression(f"f({text.strip()})")
     if not _is_call(node):
         return None
-    positional = [_value(argument) for argument in node.args]
-    by_name = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
+    positional = [value_of(argument) for argument in node.args]
+    by_name = {keyword.arg: value_of(keyword.value) for keyword in node.keywords}
     if None in positional or None in by_name.values() or None in by_name:
         return None
     values = tuple(value[0] for value in positional if value)
@@ -248,15 +242,50 @@ def read_arguments(text: str) -> CallArguments | None:
 
 def is_same_call(call: ast.Call, given: str, source: str) -> bool:
     """Tell whether a call has the arguments of a text such as `'hello', n=3`, by place or name."""
-    asked = _expression(f"f({given})")
+    asked = read_expression(f"f({given})")
     if not isinstance(asked, ast.Call):
         return True
-    names = _parameters(source)
+    names = parameters(source, "f")
     one = _bind(call, names)
     other = _bind(asked, names)
     if one.keys() != other.keys():
         return False
     return all(_same_nodes(node, other[name]) for name, node in one.items())
+
+
+def _find_claim(text: str) -> tuple[str, Claim] | None:
+    """Find the output that a response predicts: as it stands, or in its last sentence."""
+    if is_on_input(text):
+        return None
+    final = read_final(text, lambda span: read_output(plain_latex(span)))
+    stated = None if final else find_output(text, "f", read_literal)
+    value = read_literal(stated.value or "") if stated else None
+    return (
+        final if stated is None or value is None else (stated.value or "", (value[0], stated.call))
+    )
+
+
+def _find_arguments(
+    text: str, names: list[str]
+) -> tuple[str, CallArguments, tuple[object] | None] | None:
+    """Find the arguments that a response predicts, and the output that it says they give."""
+    final = read_final(text, lambda span: _if_call(plain_latex(span)))
+    if final is not None and (args := read_arguments(final[1])) is not None:
+        claim = read_output(final[1])
+        return final[0], args, (claim[0],) if claim and claim[1] else None
+    if (given := find_input(text, "f", names, read_literal)) and given.call:
+        args = read_arguments(ast.unparse(given.call))
+        claimed = read_literal(given.value) if given.value else None
+        return (ast.unparse(given.call), args, claimed) if args else None
+    alone = read_final(text, lambda span: read_arguments(plain_latex(span)))
+    return (*alone, None) if alone else None
+
+
+def _if_call(span: str) -> str | None:
+    """Give a span that is a call of `f` or an assertion about one."""
+    node = read_expression(span)
+    node = node.left if _is_equation(node) else node
+    return span if _is_call(node) and read_arguments(span) is not None else None
 
 
 def _is_call(node: ast.expr | None) -> TypeGuard[ast.Call]:
@@ -265,49 +294,6 @@ def _is_call(node: ast.expr | None) -> TypeGuard[ast.Call]:
 
 def _is_equation(node: ast.expr | None) -> TypeGuard[ast.Compare]:
     return isinstance(node, ast.Compare) and [type(sign) for sign in node.ops] == [ast.Eq]
-
-
-def _expression(text: str) -> ast.expr | None:
-    """Parse an expression, or the condition of an assertion; a longer block by its last line."""
-    text = text.strip()
-    if len(text) > _MAX_CHARS:
-        return None
-    line = text.rpartition("\n")[2]
-    for source in dict.fromkeys((text, line, _closing_assertion(line))):
-        tree = tests_text.parse_python(source.strip())
-        node = tree.body[0] if tree is not None and len(tree.body) == 1 else None
-        if isinstance(node, ast.Assert):
-            return node.test
-        if isinstance(node, ast.Expr):
-            return node.value
-    return None
-
-
-def _closing_assertion(line: str) -> str:
-    """Take the one assertion that a sentence ends with: `so we may take assert f(1) == 2.`"""
-    lead, assertion, rest = line.rpartition("assert ")
-    if not lead or "assert " in lead or is_doubtful(lead) or is_disowned(f"{lead.rstrip(' :`')}:"):
-        return ""
-    return assertion + rest.rstrip(" .`*")
-
-
-def _value(node: ast.expr) -> tuple[object] | None:
-    try:
-        value = ast.literal_eval(node)
-        plain.encode_value(value)  # the dots of `f(...)` are a literal too
-    except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, plain.NotPlainError):
-        return None
-    return (value,)
-
-
-def _parameters(source: str) -> list[str]:
-    """List the names by which f takes its arguments, in order."""
-    tree = tests_text.parse_python(source)
-    names: list[str] = []
-    for node in tree.body if tree else ():
-        if isinstance(node, ast.FunctionDef) and node.name == "f":
-            names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
-    return names
 
 
 def _bind(call: ast.Call, names: list[str]) -> dict[str, ast.expr]:
@@ -319,51 +305,36 @@ def _bind(call: ast.Call, names: list[str]) -> dict[str, ast.expr]:
 
 
 def _same_nodes(one: ast.expr, other: ast.expr) -> bool:
-    left = _value(one)
-    right = _value(other)
+    left = value_of(one)
+    right = value_of(other)
     if left and right:
         return is_same_value(left[0], right[0])
     return ast.dump(one) == ast.dump(other)
 
 
-def equal(value: object, wanted: object, depth: int = 0) -> bool:
-    """Compare as JSON: tuples are lists, keys are text, true is not 1.
-
-    >>> equal((1, {2: 1.0}), [1, {"2": 1}]), equal(True, 1)
-    (True, False)
-    """
-    if depth > 100 or isinstance(value, bool) is not isinstance(wanted, bool):
-        return False
-    if isinstance(value, list | tuple) and isinstance(wanted, list | tuple):
-        if len(value) != len(wanted):
-            return False
-        return all(equal(one, two, depth + 1) for one, two in zip(value, wanted, strict=True))
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        own = {_key(key): item for key, item in value.items()}
-        other = {_key(key): item for key, item in wanted.items()}
-        if own.keys() != other.keys():
-            return False
-        return all(equal(own[key], other[key], depth + 1) for key in own)
-    is_number = isinstance(value, int | float) and isinstance(wanted, int | float)
-    return (is_number or type(value) is type(wanted)) and value == wanted
+def _named_arguments(call: ast.Call, names: list[str]) -> dict[str, object]:
+    """Give the arguments of a call by name, as an input is recorded."""
+    values = {name: value_of(node) for name, node in _bind(call, names).items()}
+    return {name: value[0] for name, value in values.items() if value}
 
 
-def _key(key: object) -> str:
-    if isinstance(key, str):
-        return key
-    return json.dumps(key) if isinstance(key, int | float | None) else repr(key)
-
-
-def _read_json(span: str, direction: Direction) -> tuple[Json] | None:
+def _read_json(span: str, direction: Direction) -> tuple[object] | None:
     for text in dict.fromkeys((span, span[span.find("{") : span.rfind("}") + 1])):
-        try:
-            value: Json = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
+        value = _read_value(text)
+        if value is None:
             continue
-        if isinstance(value, dict) and value.keys() == {direction}:
-            return (value[direction],)
-        return (value,)
+        if isinstance(value[0], dict) and value[0].keys() == {direction}:
+            return (value[0][direction],)
+        return value
     return None
+
+
+def _read_value(text: str) -> tuple[object] | None:
+    """Read a value in JSON, or the same as a Python literal."""
+    try:
+        return (json.loads(text, parse_constant=_refuse_constant),)
+    except (ValueError, RecursionError):
+        return read_literal(text)
 
 
 def _refuse_constant(constant: str) -> None:

@@ -30,6 +30,7 @@ from whet.answers.sentences import (
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import cut_remark, is_restated, meaning_of
 from whet.tasks.math.parser import readings
+from whet.tasks.math.plain_formula import closing_formula
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import symbols
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
@@ -85,8 +86,8 @@ _NO_LAST_WORD = re.compile(
 )
 _ASIDE = re.compile(
     r"(?:,|\s\()\s*(?:attained|achieved|reached|obtained|occurring|when|where|not|rather than"
-    r"|instead of|because|since)\b(?![^\n]*\b(?:so|thus|hence|therefore|then|gives?|giving|makes?"
-    r"|leaves?|leaving|total|is|are|has|have|get)\b)",
+    r"|instead of|because|since|as(?= [0-9(]))\b"
+    r"(?![^\n]*\b(?:so|thus|hence|therefore|then|gives?|giving|makes?|leaves?|leaving|total|is|are|has|have|get)\b)",
     re.IGNORECASE,
 )
 """From here a line says where or why, and concludes nothing: `5, attained when x = 2`."""
@@ -110,12 +111,6 @@ _JOINT = re.compile(
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z](?:_\{?\w\}?)?\s*=\s*$")
 _STATES = re.compile(r"(?:\b(?:are|is|be|was|were|equals?)|[:=])[\s$*(\\]*$", re.IGNORECASE)
 _BOLD = re.compile(r"\*\*([^*\n]{1,120}[=^√π\\][^*\n]{1,120})\*\*")
-_SENTENCE_END = re.compile(r"[.!] +(?=[A-Z])")
-_LEAD = re.compile(
-    r"[\s*]*(?:(?:so|thus|hence|therefore),? )?(?:(?:we|I) (?:get|have|obtain),? )?", re.IGNORECASE
-)
-_WORDS = re.compile(r"(?!sin|cos|tan|log|ln|exp|sqrt)(?<![A-Za-z])[A-Za-z]{2,}")
-_UNKNOWN = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 _ON_A_PART = re.compile(
     r"[\s$*\\)]{0,4}(?:is|are)(?: (?:an?|also|itself|already|indeed))* (?:prime|composite|odd|even"
     r"|positive|negative|coprime|relatively prime|irreducible|square-?free|perfect|divisible)\b"
@@ -238,7 +233,7 @@ def _in_marked_line(text: str, line: Span) -> Span | None:
     """Find the answer behind a mark: its first sentence, else the first piece of that."""
     sentence = first_sentence(line)
     is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
-    answer = sentence if is_whole else _choose_first(sentence)
+    answer = sentence if is_whole else closing_formula(sentence) or _choose_first(sentence)
     return answer and _unless_hedged(text, line, answer, len(sentence.text))
 
 
@@ -247,7 +242,7 @@ def _in_closing_line(text: str, line: Span) -> Span | None:
     part = line
     if (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
         part = make_span(line.text, 0, aside.start()).shift(line.start)
-    answer = part if readings(part.text) else _plain_equation(part) or _choose_last(part)
+    answer = part if readings(part.text) else closing_formula(part) or _choose_last(part)
     return answer and _unless_hedged(text, line, answer, len(part.text))
 
 
@@ -259,20 +254,6 @@ def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Sp
     if (answer.start, answer.end) == (line.start, line.end):
         return answer
     return line if _is_hedged(line.text, answer.shift(-line.start), sentence_end) else answer
-
-
-def _plain_equation(line: Span) -> Span | None:
-    """Take an equation for an unknown formula that is all of the last sentence: `So y = 2x + 1.`"""
-    start = max((end.end() for end in _SENTENCE_END.finditer(line.text)), default=0)
-    if "=" not in line.text[start:] or "$" in line.text[start:] or "\\" in line.text[start:]:
-        return None
-    lead = _LEAD.match(line.text, start)
-    start = lead.end() if lead else start
-    text = line.text[start:].rstrip(" .*")
-    is_formula = not _WORDS.search(text) and _UNKNOWN.search(text.rpartition("=")[2])
-    if not is_formula or not any(one.node.kind == "relation" for one in readings(text)):
-        return None
-    return Span(text=text, start=start, end=start + len(text)).shift(line.start)
 
 
 def _choose_first(line: Span) -> Span | None:
@@ -326,7 +307,8 @@ def _last_list(line: str, pieces: list[Span]) -> Span | None:
     first = len(pieces) - 1
     while first > 0:
         gap = line[pieces[first - 1].end : pieces[first].start]
-        if not _JOINT.fullmatch(_FORMULA_MARK.sub(" ", gap)):
+        is_named = "=" in gap and not _NAME.search(line, 0, pieces[first - 1].start)
+        if is_named or not _JOINT.fullmatch(_FORMULA_MARK.sub(" ", gap)):
             break
         first -= 1
     if first == len(pieces) - 1:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from whet.tasks.math import tree
+from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.respelling import normal, wording
 from whet.tasks.math.words import CURRENCIES, DIMENSIONS, UNIT_NAMES, UNIT_WORDS
@@ -71,7 +72,13 @@ _RESIDUE = re.compile(r"\$?\s?([0-9]+)\s?\(?\\?p?mod\s?\{?\s?([0-9]+)\s?\}?\)?\s
 _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
 
 
-_REWRITE = re.compile(r"(?i)\b(?:factor|expand|simplif|multiply|rewrite)")
+_TO_WORK_OUT = re.compile(r"(?:d/d[a-z]|\\frac\{d\}\{d[a-z]\}|(?:\\int|∫|\\lim|lim)(?![a-z]))")
+"""The start of what a question asks to work out."""
+_REWRITE = re.compile(
+    r"(?i)\b(?:factor|expand|simplif|multiply|rewrite|write|express|complet|combine|reduce)"
+)
+_SUM = re.compile(r"[A-Za-z0-9)²³]\s*[-+−/*]\s*[A-Za-z0-9(]")
+_VECTOR = re.compile(r"\([^()=]*,[^()=]*\)")
 _SPACE = re.compile(r"[\s${}]+|\\[,;! ]")
 
 
@@ -229,16 +236,46 @@ def drop_labels(answer: str) -> str:
 
 
 def drop_question(answer: str, prompt: str) -> str:
-    """Take the last side of an equation that starts with what the question asks to rewrite.
+    """Take the last side of an equation that starts with what is to be rewritten or worked out.
 
     >>> drop_question("x^2 - 1 = (x-1)(x+1)", "Factor $x^2-1$.")
     '(x-1)(x+1)'
     """
     sides = answer.strip(" $.").split("=")
     first, last = sides[0], sides[-1]
+    if _TO_WORK_OUT.match(first) and last.strip():
+        return last.strip()
     formula = _SPACE.sub("", first if first.isascii() else normal(first))
     is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,{}]", "", prompt)
-    return last.strip() if is_asked and last.strip() and _REWRITE.search(prompt) else answer
+    if (is_asked and last.strip() and _REWRITE.search(prompt)) or _is_worked_out(first, last):
+        return last.strip()
+    return answer
+
+
+def _is_worked_out(first: str, last: str) -> bool:
+    """Whether an equation holds whatever its unknowns are, so that its last side is the result."""
+    if _VECTOR.fullmatch(last.strip()) and _SUM.search(first):
+        return True
+    if not _SUM.search(first):
+        return False
+    return any(
+        same_value(one.node, other.node) is True
+        for one in readings(first)[:1]
+        for other in readings(last)[:1]
+        if tree.symbols(one.node)
+    )
+
+
+def is_unfactored(answer: str, gold: str) -> bool:
+    """Whether an answer has fewer factors than the gold answer, a number in front among them.
+
+    >>> is_unfactored("(2x-4)(x+2)", "2(x-2)(x+2)"), is_unfactored("(x+2)*2(x-2)", "2(x-2)(x+2)")
+    (True, False)
+    """
+    number = re.match(r"[\s$-]*([0-9]+)\s?\(", gold)
+    outside = re.sub(r"\([^()]*\)", " ", answer)
+    is_missing = number is not None and number[1] not in re.findall(r"[0-9]+", outside)
+    return is_missing or answer.count("(") < gold.count("(")
 
 
 def drop_modulus(answer: str, prompt: str) -> str:

@@ -32,6 +32,7 @@ from whet.tasks.math.question import (
     has_blanks,
     has_parts,
     has_wrong_unit,
+    is_unfactored,
     read_question,
     restates,
     shorter_golds,
@@ -53,7 +54,7 @@ _STATES_ANSWER = re.compile(
 )
 _DECIMAL_COMMA = re.compile(r"-?(?:0,[0-9]+|[0-9]+,(?:[0-9]{1,2}|[0-9]{4,}))")
 _TWO_DECIMALS = re.compile(r"-?(?:0,[0-9]+|[0-9]+,[0-9]{2})")
-_LETTER_UNIT = re.compile(r"([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt]")
+_LETTER_UNIT = re.compile(r"(?:\w ?= ?)?([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt]")
 """A number and a unit of one letter, where the gold answer is a number alone."""
 _NUMBERED = re.compile(r"[A-Z][a-z]{2,15} ([0-9]{1,4})")
 _CUT_RATIO = re.compile(r"[0-9]\s*:\s*")
@@ -239,7 +240,7 @@ def _is_unfinished(gold: str, answer: str, prompt: str) -> bool:
     if prompt and _MATRIX_PRODUCT.search(answer):
         return not _MATRIX_PRODUCT.search(gold)
     if _FACTOR.search(prompt):
-        return answer.count("(") < gold.count("(")
+        return is_unfactored(answer, gold)
     is_pair = _PAIR.fullmatch(answer.strip(" $")) and "(" not in gold
     return bool(is_pair and _ALL_SOLUTIONS.search(prompt))
 

@@ -18,6 +18,7 @@ from whet.answers.final_answer import decided_text
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
+from whet.tasks.qa.named_option import find_named
 from whet.tasks.qa.stated import (
     LOOSE,
     MAX_SPAN,
@@ -120,7 +121,8 @@ class Choice(FileTask):
         """State whether the letter, or letters, are those of the answer. Parts: `correct`."""
         options = options_of(problem)
         gold = _gold(problem, options)
-        final = last_pick(text, options)
+        question = "\n".join(message.content for message in problem.prompt)
+        final = _with_last_sentence(last_pick(text, options), text, options, question)
         if final is None:
             return no_answer()
         statement, picked = final
@@ -135,6 +137,28 @@ class Choice(FileTask):
 
     def solve(self, problem: Problem, seed: int) -> str | None:
         return write_boxed(problem)
+
+
+def _with_last_sentence(
+    final: tuple[Statement, Picked | None] | None,
+    text: str,
+    options: Mapping[str, str],
+    question: str,
+) -> tuple[Statement, Picked | None] | None:
+    """Read the last sentence where nothing else can be read; one for another option is a hedge."""
+    *_, line = text.rstrip().rpartition("\n")
+    is_read = final is not None and ("boxed" in line or "answer" in line.lower())
+    named = None if is_read else find_named(text, options, question)
+    if named is None:
+        return final
+    start, letter = named
+    if final is None:
+        statement = Statement(start=start, form="line", text=line)
+        return statement, Picked(letters=frozenset(letter))
+    statement, picked = final
+    if picked is None or statement.start >= start or letter in picked.letters:
+        return final
+    return statement, _hedge(*picked.letters, letter)
 
 
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:

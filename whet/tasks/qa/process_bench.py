@@ -12,10 +12,18 @@ from whet.answers.doubt import CHOICE, TURN, UNSURE, any_of
 from whet.config import Config
 from whet.tasks.base import FileTask
 from whet.tasks.generated import grade_final_answer
+from whet.tasks.qa.stated import strip_markup
 from whet.types import Problem, Score
 
 _INDEX = re.compile(
-    r"<?(?:(?:step|paragraph|index)[ _]?)?(?:number |no\. |#)?(-1|[0-9]{1,4})>?\.?",
+    r"(?:(?:the )?(?:(?:first|earliest) )?(?:error|mistake|wrong|incorrect|faulty)?[ _]?"
+    r"(?:(?:step|paragraph)[ _])?(?:index|step|paragraph|error|mistake)?"
+    r"(?: of (?:the |that )?(?:first |earliest )?(?:wrong |faulty )?"
+    r"(?:error|mistake|step|paragraph))?"
+    r" ?[:=] ?)?<?(?:(?:step|paragraph|index)[ _]?)?(?:(?:number|index) |no\. |#)?"
+    r"(-1|[0-9]{1,4})>?\.?(?P<aside> ?\((?:(?:step|paragraph)[ _]?\1"
+    r"|(?:the (?!answer|above|index|result)|no |all |every|there (?:is|are) no|where |its |since "
+    r"|as )[a-z ,'-]{1,60})\)\.?)?",
     re.IGNORECASE | re.ASCII,
 )
 _AT_FAULT = re.compile(
@@ -29,18 +37,35 @@ _AT_FAULT = re.compile(
 )
 """A wrong step is what is asked for: such a word in front of an index denies nothing."""
 _FAULT = r"(?:error|mistake|fault|flaw|(?:wrong|faulty|incorrect|false|bad) (?:step|paragraph|one))"
+_OCCURS = (
+    r"(?:(?:is|occurs|appears|lies|comes|sits|arises|happens|starts|is made|is found|is located"
+    r"|shows up)(?: (?:first|already|right|early|therefore|thus|then))?"
+    r"|first (?:occurs|appears|arises|comes))"
+)
+_WHERE = r"(?: in| at| with)? (?=<?(?:paragraph|step|index)[ _])"
 _NAMED = re.compile(
-    rf"\bthe (?:first|earliest|only) {_FAULT}"
-    r" (?:is|occurs|appears|lies|comes|sits|is made)(?: in| at| with)? (?=<?(?:paragraph|step)[ _])"
-    r"|\bit (?:first )?goes wrong (?:in|at|with) (?=<?(?:paragraph|step)[ _])",
+    rf"(?P<part>; |, (?:so|and|but) )?\bthe (?:very )?(?:first|earliest|only) {_FAULT}"
+    rf" {_OCCURS}{_WHERE}"
+    rf"|\bthe {_FAULT} (?:first (?:occurs|appears|arises|comes)|is first made){_WHERE}"
+    rf"|\b(?:it|the (?:solution|argument|reasoning)) (?:first )?goes wrong{_WHERE}",
     re.IGNORECASE,
 )
 """Such words lead to the index as `the answer is` does."""
 _FIRST = re.compile(
-    r"<?\b(?:paragraph|step)[ _]([0-9]{1,4})>? (?:is|has|holds|contains) "
-    rf"the (?:first|earliest|only) {_FAULT}(?=\W{{0,4}}\Z)",
+    r"<?\b(?:paragraph|step)[ _]([0-9]{1,4})>? (?:(?:is|has|holds|contains|makes|introduces) "
+    rf"the (?:very )?(?:first|earliest|only) {_FAULT}"
+    rf"|is (?:the one )?where (?:the (?:first|earliest|only) {_FAULT} {_OCCURS}"
+    r"|(?:it|the solution) (?:first )?goes wrong))"
+    r"(?P<why>(?:[:,;]| [—–-]) [^\n]{1,200})?(?=\W{0,4}\Z)",
     re.IGNORECASE,
 )
+_NONE = re.compile(
+    r"\b(?:(?:every|each|all)(?: the| of the)? (?:\w+ )?(?:paragraph|step)s?|no (?:\w+ )?"
+    r"(?:paragraph|step|error|mistake)s?)\b[^\n.!?]{0,60},? (?:so|hence|thus|therefore)"
+    r"(?: (?:the (?:index|answer) is|it is))?,? (?=(?:-|\N{MINUS SIGN})1\W{0,4}\Z)",
+    re.IGNORECASE,
+)
+"""So a text says that nothing is wrong, before it says so with -1."""
 _REMARK = re.compile(
     r"(?<![\w.])((?:-|\N{MINUS SIGN})1|[0-9]{1,4})([\])}>*`$]{0,6})"
     r"(?: \((?:no|all|every|there (?:is|are) no|since|as|because|where)\b[^\n()]{1,120}\)"
@@ -67,7 +92,8 @@ class ProcessBench(FileTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare indices. Parts: `correct`."""
         named = _cut_remark(text.rstrip()).replace("\\_", "_")
-        named = _FIRST.sub(r"the answer is \1", _NAMED.sub("the answer is ", named))
+        named = _FIRST.sub(_name_first, _NAMED.sub(_name_answer, named))
+        named = _NONE.sub("the answer is ", named)
         named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault ", named)
         return grade_final_answer(
             problem, named, read_index, _compare, needs="the index of a step, or -1,"
@@ -83,8 +109,25 @@ def read_index(span: str) -> int | None:
     >>> read_index("3"), read_index("paragraph_3"), read_index("-1"), read_index("-2")
     (3, 3, -1, None)
     """
-    match = _INDEX.fullmatch(span.strip().replace("\N{MINUS SIGN}", "-"))
-    return None if match is None else int(match[1])
+    if "\\" in span:
+        span = re.sub(r"\\[lr]angle\b|~", " ", strip_markup(span).replace("\\_", "_"))
+    plain = " ".join(span.replace("*", "").split()).strip("$` ").replace("\N{MINUS SIGN}", "-")
+    match = _INDEX.fullmatch(plain[1:-1] if plain[:1] == "(" and plain[-1:] == ")" else plain)
+    if match is None or _TAKES_BACK.search(match["aside"] or ""):
+        return None
+    return int(match[1])
+
+
+def _name_answer(match: re.Match[str]) -> str:
+    """Write what leads to the index; behind another clause it starts a sentence."""
+    return ". The answer is " if match["part"] else "the answer is "
+
+
+def _name_first(match: re.Match[str]) -> str:
+    """Write `paragraph 3 has the first error: it adds` as an answer, unless it is taken back."""
+    why = match["why"] or ""
+    is_more = _TAKES_BACK.search(why) or re.search(r"\b(?:paragraph|step)", why, re.IGNORECASE)
+    return match[0] if is_more else f"the answer is {match[1]}"
 
 
 def _cut_remark(text: str) -> str:

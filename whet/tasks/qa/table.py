@@ -19,7 +19,8 @@ from whet.config import Config
 from whet.json_values import read_number
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.qa.stated import MAX_SPAN, statements
+from whet.tasks.qa.stated import MAX_SPAN, Statement, statements
+from whet.tasks.qa.table_sentences import is_about_another_row, states_numbers
 from whet.tasks.qa.table_values import (
     ComparisonRule,
     adds_initial,
@@ -126,7 +127,16 @@ class TableTask(FileTask):
             or _agrees_otherwise(gold, text, rule)
             for gold in golds
         )
+        last = _last_statement(text)
+        if last is not None and not is_right:
+            is_right = any(
+                states_numbers(gold, last.text, rule, is_explicit=last.is_explicit)
+                for gold in golds
+            )
         is_right = is_right or any(_restates(rule.question, gold, answer) for gold in golds)
+        if is_right and last is not None and last.form == "line":
+            is_number = any(quantity(gold) is not None for gold in golds)
+            is_right = not (is_number and is_about_another_row(last.text, rule))
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
@@ -153,6 +163,15 @@ def read_answer(text: str) -> str | None:
     What a tag or a box holds is an answer as it is. What follows a marker, or the last line, may be
     a sentence: then its number counts, else what follows its verb.
     """
+    last = _last_statement(text)
+    if last is None:
+        return None
+    bare = last.text.strip().strip("#").strip().removeprefix("=").strip()
+    return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
+
+
+def _last_statement(text: str) -> Statement | None:
+    """Choose what a response states last; a box or tag counts before a line that only goes on."""
     stated = [span for span in statements(text) if span.form != "conclusion"]
     if not stated:
         return None
@@ -161,10 +180,7 @@ def read_answer(text: str) -> str | None:
     if marked is not None and last.form == "line" and not _TAKES_BACK.search(last.text):
         last = marked
     longest = _MAX_LINE if last.form == "line" else MAX_SPAN
-    if not last.text.strip() or len(last.text) > longest:
-        return None
-    bare = last.text.strip().strip("#").strip().removeprefix("=").strip()
-    return bare if last.is_explicit else _read_sentence(doubt.cut_remarks(bare))
+    return last if last.text.strip() and len(last.text) <= longest else None
 
 
 def _agrees_in_part(gold: str, answer: str, rule: ComparisonRule) -> bool:

@@ -18,6 +18,7 @@ _DROPPED = re.compile(
     r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])"""
     r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-(?=\w)|(?<![A-Z0-9])-(?![0-9])"""
 )
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
 _INITIAL = re.compile(r"\W*An?\b\W+(?=[^\W\da-z_]\w)")
 _CELL_END = re.compile(r"[|\t\n,;\"\[\]]")
@@ -37,7 +38,7 @@ _UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "�
 _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
 _NO_UNIT = re.compile(
     r"(?i)\A(?:and|to|of)\b|\b(?:is|are|was|were|equals?|this|that|please|ignore|plus|minus|times"
-    r"|over|mod|divided|squared|cubed|factorial|score|gross|half|halves|but|no"
+    r"|over|mod|divided|short|squared|cubed|factorial|score|gross|half|halves|but|no"
     r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
@@ -116,13 +117,18 @@ def _is_same(gold: str, answer: str, rule: ComparisonRule) -> bool:
     form = "" if answer.rstrip(" *")[-1:] == "?" != gold.strip()[-1:] else text_form(gold)
     if gold.strip() == answer.strip():
         return True
-    if form and form == text_form(answer):
+    if form and (form == text_form(answer) or _open_form(gold) == _open_form(answer)):
         return not _is_other_name(gold, answer, rule.question)
     left = quantity(gold)
     right = quantity(answer)
     if left is None or right is None or left.is_glued:
         return False
     return _is_equal(left, right, rule)
+
+
+def _open_form(text: str) -> str:
+    """Reduce a text as `text_form` does, with words that a hyphen joins written apart."""
+    return text_form(_HYPHEN.sub(" ", plain_text(text)))
 
 
 def _is_other_name(gold: str, answer: str, question: str) -> bool:

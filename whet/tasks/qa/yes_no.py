@@ -14,12 +14,17 @@ from whet.answers.doubt import (
     DENIAL,
     EVASIVE,
     FALSE,
+    SUPPOSED,
     TURN,
+    UNSURE,
     any_of,
+    cut_remarks,
     is_denied,
     strip_lead,
 )
 from whet.answers.final_answer import decided_text
+from whet.answers.sentences import last_line
+from whet.answers.withdrawal import is_disowned
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
@@ -42,6 +47,21 @@ _SECOND = re.compile(
     re.IGNORECASE,
 )
 _AT_END = re.compile(r"(?i)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
+_PREDICATE = re.compile(
+    r"(?:\A|[.!;:,] )(?:(?:so|thus|hence|therefore|then|overall|and|in short),? )?(?:"
+    r"(?:(?:the|my|our|a) )?(?:(?:final|correct|right|best|overall|short|honest) )?"
+    r"(?:it|that|this|answer|response|reply|verdict|conclusion)(?: to [^.,;:?]{1,80}| here)?"
+    r"(?: is|['’]s| must be| would be| has to be| should be)(?: therefore| thus| clearly| simply)?"
+    r"|(?:that|this|which) makes (?:it|this|the answer)"
+    r"|I(?: would|['’]d|['’]ll| will)? (?:say|answer|go with|conclude(?: that it is)?))?"
+    r"(?: |\A|(?<= ))(?:an? )?(?:(?:clear|definite|firm|resounding|simple|strong|hard|solid|big"
+    r"|definitive|plain|emphatic|clearly|definitely) )?[\"“'‘]?(?P<word>yes|no)[\"”'’]?"
+    r"(?: from me| in this case| here| overall| then)?\Z"
+    r"|\b(?:the|this|that) (?:statement|claim|assertion|proposition|premise)(?: in question)?"
+    r"(?: is|['’]s)(?: therefore| thus| clearly| simply)? (?P<truth>true|false)\Z",
+    re.IGNORECASE,
+)
+"""The yes or no that a last sentence gives: `so that's a clear no`."""
 _STATED = re.compile(
     r"(?:\A|(?<=[.!?;:)]) )(?:(?:so|thus|hence|therefore|then),? |and so )?"
     r"(yes|no)(?= ?[.,;:!—–]|\Z)",
@@ -57,6 +77,13 @@ _CONCLUDES = re.compile(
 )
 """With it a sentence behind a yes or no may answer otherwise."""
 _BOLD_WORD = re.compile(r"(?i)(?:yes|no)[,.]?\*\*")
+_CLOSING_WORD = re.compile(r"(?i)(?<=[a-z,;:] )(?<!not )(?<!not a )(yes|no)\W{0,4}\Z")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_DOUBTED = re.compile(
+    any_of(TURN, DENIAL, CHOICE, UNSURE, SUPPOSED, "but|yes|no|some|people|others?")
+    + rf"|{CONTRACTION}|\?",
+    re.IGNORECASE,
+)
 _ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
     rf"\s+(?:one|longer|more|way|such|{EVASIVE})\b",
@@ -101,6 +128,8 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
     shown = (decided_text(text) or "").strip()
     if closing := _AT_END.search(shown, max(len(shown) - MAX_SPAN, 0)):
         return closing[1], _WORDS[closing[1].lower()]
+    if word := _predicate_word(shown):
+        return word, word
     opening = shown.partition("\n")[0]
     word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
     return None if word is None else (opening, word)
@@ -126,6 +155,26 @@ def _last_stated(line: str) -> Word | None:
     return _WORDS[last[1].lower()]
 
 
+def _predicate_word(shown: str) -> Word | None:
+    """Read the yes or no that the last sentence says the answer is.
+
+    >>> _predicate_word("It crawls. So that's a clear no."), _predicate_word("It may be a no.")
+    ('no', None)
+    """
+    line = last_line(cut_remarks(shown))
+    if line is None or len(line.text) > MAX_SPAN or is_denied(shown, line.start, line.end):
+        return None
+    sentence = _SENTENCE_END.split(strip_markup(line.text))[-1].strip().rstrip(".! ")
+    found = _PREDICATE.search(sentence)
+    if found is None or _DOUBTED.search(
+        sentence, 0, found.start("word" if found["word"] else "truth")
+    ):
+        return None
+    start, end = found.span("word" if found["word"] else "truth")
+    is_denied_here = is_denied(sentence, start, end) or is_disowned(sentence[:start])
+    return None if is_denied_here else _WORDS[(found["word"] or found["truth"]).lower()]
+
+
 def read_word(text: str, *, must_be_whole: bool) -> Word | None:
     """Read the yes or no a text starts with.
 
@@ -143,6 +192,9 @@ def read_word(text: str, *, must_be_whole: bool) -> Word | None:
         return None
     word = _WORDS[first[1].lower()]
     if any(_WORDS[other.lower()] != word for other in _ELSE.findall(words, first.end())):
+        return "both"
+    closing = _CLOSING_WORD.search(words, first.end())
+    if closing and _WORDS[closing[1].lower()] != word:
         return "both"
     second = _SECOND.match(words, first.end())
     while second is not None:

@@ -1,0 +1,152 @@
+"""Find the formula in plain text that ends a line: `the n-th term is 3n + 2`, `so x = **√2**`.
+
+It goes back from the end of the line to the last word that belongs to no formula. Numbers with or
+without a unit are no formulas here; `prose` finds them.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from whet.answers.doubt import CONTRACTION, DENIAL, FALSE, SUPPOSED, UNSURE, any_of
+from whet.answers.final_answer import Span
+from whet.tasks.math.parser import readings
+from whet.tasks.math.words import UNIT_WORDS
+
+_MAX_FORMULA = 200
+_MAX_PARTS = 8
+_FUNCTIONS = (
+    "sqrt|cbrt|root|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|exp|pi|theta"
+    "|alpha|beta|lambda|dx|dy|dt|mod|gcd|lcm"
+)
+_SMALL_WORDS = (
+    "is|as|at|by|be|do|go|he|if|in|it|me|my|no|of|on|or|so|to|up|us|we|an|am|cm|mm|km|kg|ml|ft|th|nd"
+    "|rd|st|pm"
+)
+_PROSE = re.compile(
+    rf"(?<![A-Za-z_\\])(?!(?:{_FUNCTIONS})(?![A-Za-z]))(?:[A-Za-z][A-Za-z'’-]+[A-Za-z]"
+    rf"|(?i:{_SMALL_WORDS}))(?![A-Za-z_(])"
+    r"|(?<![A-Za-z0-9_)\]}+*/^√-] )(?<![A-Za-z0-9_)\]}+*/^√-])\b[aAI](?= )"
+)
+"""A word of three letters or more that is no function, a short one in use, or an article."""
+_JOINER = re.compile(r"(?:,\s*)?\b(?:and|or)\s*\Z")
+_REASON = re.compile(
+    r",? (?:by|using|via|from|since|because|as|for|where|when|which|after|valid)\b[^=\n0-9+²³]*\Z"
+    r"|, (?:since|because|where|when|which|valid for|by|for|with|having|whose) [^\n]*\Z"
+    r"| \((?:by|using|via|from|since|because|as|where|when|for|after)\b[^()=\n]*\)\Z",
+    re.IGNORECASE,
+)
+_UNITS = sorted(word for word in {*UNIT_WORDS} - {"in"} if word.isascii() and len(word) > 1)
+_CLOSING_UNIT = re.compile(
+    rf"\s(?:(?:square|cubic) )?(?:units?|{'|'.join(_UNITS)})(?:\^?[23²³])?\Z", re.IGNORECASE
+)
+_SENTENCE_END = re.compile(r"[.!] +(?=[A-Z])")
+_JOINT = re.compile(r"(?<![<>!≠])=(?!=)|:|→|⇒|->|=>|∈")
+_NAME = re.compile(
+    r"[A-Za-z](?:_?\{?\w{1,3}\}?|['’]{1,3})?(?:\([A-Za-z0-9, ]{1,9}\))?|d[A-Za-z]/d[a-z]"
+)
+_SYMBOL = re.compile(rf"(?<![A-Za-z])(?:[A-Za-z]|{_FUNCTIONS})(?![A-Za-z])|[πθφαβλ√]")
+_WORKS = re.compile(r"[-+−*·×/^√²³⁴⁵ⁿ()<>≤≥±!]|[0-9)]\s?[a-zπθ√]|(?:ln|log|sin|cos|tan|exp) ")
+_SUM = re.compile(r"[0-9)]\s+[-−/]\s+[0-9(]|[0-9)]\s*[+*·×^]\s*[0-9(]")
+_UNFINISHED = re.compile(r"[-−]?[0-9][0-9.,]*(?:\s*[-+−*·×/]\s*[0-9][0-9.,]*)+")
+"""A sum or product of numbers that is not worked out."""
+_LIST = re.compile(r"[\[({][^\[\](){}]*,[^\[\](){}]*[\])}]")
+_WITH_UNIT = re.compile(
+    r"[-+−]?[0-9][0-9.,]*(?:/[0-9]+)?(?:\s?[gmshLNJWVAKCF]|\st)(?:[/·][gmshLNJWVAKt])?(?:\^?[23²³])?"
+    r"|[0-9:.]+\s?[ap]\.?m\.?"
+)
+_HINDERS = re.compile(r"[$\\°?≠≈~|#@]|https?:")
+_BEFORE_LIST = re.compile(r"(?:\bare|:|=)\s*\Z", re.IGNORECASE)
+_NO_LEAD = re.compile(
+    r"\b(?:and|or|plus|minus|times|over|per|of|than|from|between|about|not|times)\s*\Z",
+    re.IGNORECASE,
+)
+"""A word before a formula of which the formula is only a part."""
+_DENIED = re.compile(rf"{any_of(DENIAL, FALSE, UNSURE, SUPPOSED)}|{CONTRACTION}", re.IGNORECASE)
+_CLAUSE = re.compile(r"[,;:.!]\s|\b(?:so|thus|hence|therefore|then)\b", re.IGNORECASE)
+_MARKS = re.compile(r"\*\*|`")
+
+
+def closing_formula(line: Span) -> Span | None:
+    """Find the formula that ends the last sentence of a line, or several joined by `and`.
+
+    A sum of numbers that is not worked out is no answer: then all of the line is given.
+
+    >>> closing_formula(Span(text="So the term is **3n + 2**.", start=0, end=26)).text
+    '3n + 2'
+    >>> closing_formula(Span(text="The roots are 1 + i and 1 - i", start=0, end=29)).text
+    '1 + i , 1 - i'
+    >>> closing_formula(Span(text="The length is 5 m.", start=0, end=18))
+    """
+    plain = _MARKS.sub(lambda mark: " " * len(mark[0]), line.text)
+    begin = max((end.end() for end in _SENTENCE_END.finditer(plain)), default=0)
+    text = plain[begin:].rstrip(" .!,;*")
+    text = _REASON.sub("", text).rstrip(" .!,;")
+    last = _ending_formula(text)
+    if last is None or not _is_formula(_last_side(last.text)):
+        return None
+    if _UNFINISHED.fullmatch(_last_side(last.text)):
+        return line
+    parts = [last]
+    while len(parts) < _MAX_PARTS and (joiner := _JOINER.search(text, 0, parts[0].start)):
+        before = _ending_formula(text[: joiner.start()])
+        if before is None:
+            return None
+        parts.insert(0, before)
+    lead = text[: parts[0].start]
+    if _NO_LEAD.search(lead) or _DENIED.search(_CLAUSE.split(lead)[-1]):
+        return None
+    if len(parts) > 1 and not _are_alike(parts, text):
+        return None
+    found = " , ".join(part.text for part in parts)
+    return Span(text=found, start=parts[0].start + begin, end=begin + len(text)).shift(line.start)
+
+
+def _ending_formula(text: str) -> Span | None:
+    """Take the last formula or number of a text, with its name where it has one: `x = 2 + √3`."""
+    start = max((word.end() for word in _PROSE.finditer(_without_unit(text))), default=0)
+    start = max(start, len(text) - _MAX_FORMULA)
+    if _HINDERS.search(text, start):
+        return None
+    for joint in reversed([None, *_JOINT.finditer(text, start)]):
+        place = joint.end() if joint else start
+        formula = text[place:].strip()
+        if not formula or not readings(formula):
+            continue
+        lead = text[start : joint.start()] if joint and joint[0] == "=" else ""
+        name = re.split(r"[:→⇒=,]", lead)[-1].strip()
+        if _NAME.fullmatch(name) and readings(f"{name} = {formula}"):
+            formula = text[text.rindex(name, start, joint.start() if joint else None) :].strip()
+        end = len(text.rstrip())
+        return Span(text=formula, start=end - len(formula), end=end)
+    return None
+
+
+def _are_alike(parts: Sequence[Span], text: str) -> bool:
+    """Whether formulas side by side are one answer: all behind the same name, or behind `are`."""
+    names = {part.text.partition("=")[0].strip() if "=" in part.text else "" for part in parts}
+    is_choice = any("or" in text[one.end : two.start].split() for one, two in pairwise(parts))
+    if len(names) > 1:
+        return False
+    return names != {""} or (
+        not is_choice and _BEFORE_LIST.search(text, 0, parts[0].start) is not None
+    )
+
+
+def _last_side(formula: str) -> str:
+    return formula.rpartition("=")[2].strip()
+
+
+def _without_unit(text: str) -> str:
+    unit = _CLOSING_UNIT.search(text)
+    return text[: unit.start()] if unit else text
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a text is more than a number with a unit: it has symbols, a sum, or a list."""
+    core = _without_unit(text).strip()
+    if _WITH_UNIT.fullmatch(core):
+        return False
+    if _LIST.fullmatch(core) or ("," not in core and _SUM.search(core)):
+        return True
+    return "," not in core and _SYMBOL.search(core) is not None and _WORKS.search(core) is not None

@@ -1,0 +1,190 @@
+"""Compare reference numbers with those that a sentence, or a list with names, states.
+
+The sentence must answer in the words of the question: `four universities are located in London`.
+The numbers of a list may have names, in the order in which the question asks for them: `mean = 9.3,
+s = 1.2`. Numbers may be written in words.
+"""
+
+import re
+from itertools import pairwise
+
+from whet.answers.clauses import stem
+from whet.answers.doubt import is_doubtful
+from whet.answers.withdrawal import DISOWNING, is_disowned
+from whet.tasks.qa.table_values import (
+    ComparisonRule,
+    agrees,
+    plain_text,
+    quantity,
+    split_list,
+)
+
+_MAX_TEXT = 600
+_MAX_ROWS = 500
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
+)
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_VALUES = {word: n for n, word in enumerate(_UNITS.split())}
+_VALUES |= {word: 10 * n for n, word in enumerate(_TENS.split(), 2)}
+_IN_WORDS = re.compile(
+    rf"\b(?:({'|'.join(_TENS.split())})[- ]({'|'.join(_UNITS.split()[1:10])})"
+    rf"|({'|'.join(_VALUES)}))\b(?!-)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"(?<![\w.,])[-+]?(?:[$£€]\s?)?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?![\w.,]*[0-9])"
+    r"(?:\s?%|\s(?:hundred|thousand|million|billion)\b)?"
+)
+_ROUGHLY = re.compile(r"\\approx(?![a-z])|≈|~(?=\s?[0-9])")
+_NOT_PLAIN = re.compile(r"[<>≤≥≠±≈^×÷/+]|\\(?:[lg]eq?|neq?|pm|times|cdot|d?frac)(?![a-z])")
+"""With it a number is a limit, or a part of a formula."""
+_YEAR = re.compile(r"(?i)(?:,? |\A)(?:in|for|by|on|during|as of) (?:1[0-9]|20)[0-9]{2}\b,?")
+_WORD = re.compile(r"[^\W\d_]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_CLAUSE = re.compile(r"; |,? (?:so|hence|thus|therefore),? |(?<=[a-z])\. ")
+_ASKED = re.compile(r"[^.?!\n]*\?")
+_LABEL_START = re.compile(r"[,;\n]|\band\b|\\\\")
+_GENERIC = frozenset(
+    map(
+        stem,
+        _WORD.findall(
+            "the a an this that it its they them their he she we i there is are was were be been"
+            " has have had do does did so thus hence therefore then and of in on at for to from by"
+            " with which total altogether overall all sum count number amount value answer result"
+            " get got give gives giving make makes making find found see shows show lists list"
+            " listed read off according table row column entry data s equals equal come comes"
+            " exactly just times such out cell now final"
+        ),
+    )
+)
+_DISOWNING = DISOWNING - {"them", "these", "those", "according"}
+_SAME = {"mu": "mean", "x": "mean", "bar": "mean", "averag": "mean", "avg": "mean"}
+_SAME |= {"s": "deviat", "sd": "deviat", "std": "deviat", "stdev": "deviat", "sigma": "deviat"}
+_SAME |= {"standard": "deviat", "deviation": "deviat", "dev": "deviat", "var": "varianc"}
+_SAME |= {"min": "minimum", "max": "maximum", "med": "median", "diff": "differenc"}
+
+
+def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: bool) -> bool:
+    """Whether what a response states gives the reference, a number or a list of them.
+
+    >>> rule = ComparisonRule(question="How many dogs are old?")
+    >>> states_numbers("4", "There are four old dogs.", rule, is_explicit=False)
+    True
+    >>> states_numbers("4", "There are four young dogs.", rule, is_explicit=False)
+    False
+    """
+    golds = [in_digits(part) for part in split_list(gold)]
+    if len(text) > _MAX_TEXT or not golds or not all(map(quantity, golds)):
+        return False
+    plain = in_digits(_ROUGHLY.sub("=" if any("." in one for one in golds) else "≈", text))
+    if len(golds) > 1:
+        return "|" not in gold and _states_list(golds, plain, rule)
+    if is_explicit:
+        return agrees(golds[0], plain, rule)
+    plain = _SENTENCE_END.split(plain.strip())[-1]
+    if _is_unsure(plain):
+        return False
+    clause = _YEAR.sub(" ", plain_text(_CLAUSE.split(plain.rstrip(". "))[-1]))
+    asked = {number[0].strip() for number in _NUMBER.finditer(_asked(rule))}
+    numbers = list(_NUMBER.finditer(clause))
+    if len(numbers) > 1:
+        numbers = [number for number in numbers if number[0].strip() not in asked]
+    if len(numbers) != 1 or is_disowned(clause[: numbers[0].start()]):
+        return False
+    words = set(_stems(_NUMBER.sub(" ", clause)))
+    return words <= _GENERIC | set(_known_words(rule)) and agrees(golds[0], numbers[0][0], rule)
+
+
+def in_digits(text: str) -> str:
+    """Write the numbers up to 99 of a text in digits.
+
+    >>> in_digits("Twenty-four of forty teams")
+    '24 of 40 teams'
+    """
+    return _IN_WORDS.sub(_to_digits, text)
+
+
+def is_about_another_row(sentence: str, rule: ComparisonRule) -> bool:
+    """Whether a sentence names a row of the table, and none of those that the question names.
+
+    >>> question = "| Ann | 3 |\\n| Bob | 4 |\\nHow many has Ann?"
+    >>> is_about_another_row("Bob has 3.", ComparisonRule(question=question))
+    True
+    """
+    asked = _asked(rule).casefold()
+    lines = [line.strip(" |") for line in rule.question.splitlines() if "|" in line]
+    names = {line.partition("|")[0].strip().casefold() for line in lines[:_MAX_ROWS]}
+    names = {name for name in names if _WORD.search(name)}
+    plain = plain_text(sentence).casefold()
+    named = {name for name in names if _has_name(plain, name)}
+    wanted = {name for name in names if _has_name(asked, name)}
+    return bool(named and wanted) and named.isdisjoint(wanted)
+
+
+def _has_name(text: str, name: str) -> bool:
+    return name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _is_unsure(text: str) -> bool:
+    words = re.findall(r"[\w'’]+", text.lower())
+    is_more = _NOT_PLAIN.search(text) is not None or is_doubtful(text)
+    return is_more or not _DISOWNING.isdisjoint(words)
+
+
+def _to_digits(match: re.Match[str]) -> str:
+    tens, units, alone = match.groups()
+    value = _VALUES[alone.lower()] if alone else _VALUES[tens.lower()] + _VALUES[units.lower()]
+    return str(value)
+
+
+def _stems(text: str) -> list[str]:
+    return [stem(word.lower()) for word in _WORD.findall(text)]
+
+
+def _known_words(rule: ComparisonRule) -> list[str]:
+    """List the words of the question and of the heads of its columns."""
+    lines = (line for line in rule.question.splitlines() if "|" in line)
+    return _stems(plain_text(f"{_asked(rule)} {next(lines, '')}"))
+
+
+def _asked(rule: ComparisonRule) -> str:
+    """Take the last question of a prompt."""
+    asked = _ASKED.findall(rule.question)
+    return asked[-1] if asked else ""
+
+
+def _states_list(golds: list[str], text: str, rule: ComparisonRule) -> bool:
+    """Whether a text has just these numbers, bare or with names in the order of the question."""
+    if _is_unsure(text):
+        return False
+    plain = plain_text(text)
+    numbers = list(_NUMBER.finditer(plain))
+    if len(numbers) != len(golds):
+        return False
+    starts = [0, *(number.end() for number in numbers[:-1])]
+    labels = [
+        _LABEL_START.split(plain[start : number.start()])[-1]
+        for start, number in zip(starts, numbers, strict=True)
+    ]
+    if not _are_in_order(labels, rule):
+        return False
+    pairs = zip(golds, numbers, strict=True)
+    return all(agrees(gold, number[0], rule) for gold, number in pairs)
+
+
+def _are_in_order(labels: list[str], rule: ComparisonRule) -> bool:
+    """Whether the names of numbers come in the order in which the question has them."""
+    asked = [_SAME.get(word, word) for word in _known_words(rule)]
+    names = [[_SAME.get(word, word) for word in _stems(label)] for label in labels]
+    if not any(set(words) - _GENERIC for words in names):
+        return True
+    places = []
+    for index, words in enumerate(names):
+        others = {word for other in (*names[:index], *names[index + 1 :]) for word in other}
+        own = [asked.index(word) for word in words if word in asked and word not in others]
+        if not own:
+            return False
+        places.append(min(own))
+    return all(one < two for one, two in pairwise(places))
