@@ -62,6 +62,21 @@ def is_doubtful(line: str) -> bool:
     return _DOUBT.search(line) is not None
 
 
+_POINTS_ON = re.compile(
+    r"(?!(?:none|not?|neither)\b)[A-Za-z ,'*]{3,80}\b(?:follows|following|below)\b[^\n0-9\[{]*"
+)
+
+
+def points_on(line: str) -> bool:
+    """Whether a line only points to what stands below it: `the parents are as follows.`"""
+    return _POINTS_ON.fullmatch(line) is not None and not is_doubtful(line)
+
+
+def names_nothing(line: str) -> bool:
+    """Whether a line doubts what it says, or only points to what stands below it."""
+    return is_doubtful(line) or _POINTS_ON.fullmatch(line) is not None
+
+
 _DENIED_BEFORE = re.compile(
     rf"(?:(?:{CONTRACTION}|\b(?:not|never|cannot|neither|nor))"
     r"(?: (?:be|get|have|obtain|equal|equal to|possibly|really|simply|just|the answer))*"
@@ -190,6 +205,12 @@ _CONCLUDES = re.compile(
     re.IGNORECASE,
 )
 """Between two answers it leads from the first to the second."""
+_NEXT_PART = re.compile(
+    r"\b(?:layer|round|iteration|pass|stage|phase|sweep)\b|\bin the end\b|\bin total\b"
+    r"|\b(?:second|third|fourth|fifth|last|after(?:wards)?|end(?:s|ing)?) (?:up|result|state)\b",
+    re.IGNORECASE,
+)
+"""Between two blocks it says that the second follows from the first: `After layer 2:`."""
 _STATEMENT = re.compile(r"\s*\n[A-Z][a-z][^\n:?]*\.\s*\n")
 _WORD = re.compile(r"[^\W\d_]+")
 _LATEX = re.compile(r"\\[A-Za-z]+|</?answer>")
@@ -212,6 +233,8 @@ def leaves_open(gap: str, *, are_marked: bool = False) -> bool:
         return False
     if _OFFERS.search(gap):
         return True
+    if _NEXT_PART.search(gap):
+        return False
     if are_marked and _STATEMENT.fullmatch(gap) and not is_doubtful(gap):
         return False
     return num_words <= _MAX_GAP_WORDS and not _CONCLUDES.search(gap)

@@ -16,8 +16,8 @@ from whet.answers.doubt import (
     SENTENCE_WINDOW,
     decides_for_last,
     is_denied,
-    is_doubtful,
     leaves_open,
+    names_nothing,
 )
 from whet.answers.withdrawal import (
     DISOWNING,
@@ -224,7 +224,7 @@ def _find_leads(text: str, start: int) -> Sequence[str]:
 
 
 def _has_prose(line: str) -> bool:
-    is_plain = "[" not in line and "`" not in line and "{" not in line and "<" not in line
+    is_plain = not any(map(line.__contains__, "[`{<"))
     return _WORDS.search(line if is_plain else _LIST.sub("", line)) is not None
 
 
@@ -298,15 +298,15 @@ def _is_undecided(
     """Whether different answers end a text with few words between them, none of which decides."""
     last = finals[-1]
     after = last
-    if len(finals) == MAX_MARKS:  # a model caught in a loop
-        return False
+    if len(finals) == MAX_MARKS:
+        return False  # a model caught in a loop
     for final in reversed(finals[:-1]):
         gap = text[final.end : after.start]
         are_marked = all(text.startswith("###", one.start) for one in (final, after))
         is_open = leaves_open(gap, are_marked=are_marked)
         if final.strength < last.strength or not is_open or is_part(gap):
             return False
-        is_doubted = final.strength > 0 and is_doubtful(final.text)
+        is_doubted = final.strength > 0 and names_nothing(final.text)
         if is_doubted or is_denied(text[: final.end], final.start, final.end):
             return False
         if not same(final.text, last.text):

@@ -19,6 +19,7 @@ from whet.answers.doubt import (
     cut_remarks,
     is_denied,
     is_doubtful,
+    points_on,
     strip_lead,
 )
 from whet.answers.final_answer import (
@@ -214,6 +215,8 @@ def _under_heading(text: str, rest: str) -> tuple[str, ...]:
     """
     line, _, below = rest.partition("\n")
     start = len(text) - len(rest)
+    if below.strip() and points_on(line):
+        return (below.strip(),)
     is_check = _CHECK_BELOW.match(below) is not None and not is_doubtful(below)
     is_answer = is_check or not below.split("\n")[0].strip("` ") or _SENTENCE.match(below)
     if not is_answer or is_denied(text, start, start + len(line)):

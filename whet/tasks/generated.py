@@ -12,6 +12,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from pydantic import Field
 
+from whet.answers.final_answer import decided_text
+from whet.answers.pieces import read_stated
 from whet.config import Config
 from whet.json_values import content_id
 from whet.rng import derive, make_rng
@@ -104,13 +106,18 @@ def grade_final_answer(
     compare: Callable[[T, T], tuple[dict[str, float], str]],
     *,
     needs: str,
+    may_be_stated: bool = False,
 ) -> Score:
     """Compare the final answer of a response with the gold answer; `read` parses both.
+
+    With `may_be_stated` the last sentence may state it among other words: `the row is [1 2], so`.
 
     `compare(answer, gold)` returns the parts besides `correct`, and a note.
     """
     gold = read_gold(problem, read, needs)
     final = read_final(text, read)
+    if final is None and may_be_stated and (shown := decided_text(text)):
+        final = read_stated(shown, read)
     if final is None:
         return no_answer(*compare(gold, gold)[0])
     span, answer = final

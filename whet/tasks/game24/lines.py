@@ -11,8 +11,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.answers.doubt import CHOICE, FALSE, TURN, any_of, cut_remarks, is_doubtful, strip_lead
-from whet.answers.withdrawal import DISOWNING, RETREATING, is_disowned
+from whet.answers.doubt import is_doubtful, strip_lead
+from whet.answers.withdrawal import DISOWNING, RETREATING
 from whet.tasks.answers import strip_text_commands
 from whet.tasks.game24.expressions import (
     NUMBER,
@@ -35,17 +35,27 @@ _ANSWER = re.compile(
 )
 _DRESS = re.compile(
     r"(?i)[\\$]|\*\*|\b(?:answer|solution|expression|result) is\b|s [a-z ]{3,14} as\b"
+    r"|\bexpression (?=[0-9(])"
 )
 _BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
-_FRAME = re.compile(r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$)[ \t]*$", re.MULTILINE)
+_FRAME = re.compile(
+    r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$"
+    r"|(?:\$\$|\\\[)?\\(?:begin|end)\{[a-z]{4,9}\*?\}(?:\$\$|\\\])?)"
+    r"[ \t]*$",
+    re.MULTILINE,
+)
 """A line that only opens or closes a formula or a fenced block."""
+_GOES_ON = re.compile(r"[ \t]*(?:\\\\)?[ \t]*\n[ \t]*&?[ \t]*=")
+"""Where an equation goes on in the next line."""
+_RESULT_BOX = re.compile(r"(=[ \t]*)\\boxed ?\{[ \t]*([0-9]{1,6})[ \t]*\}")
+"""A box around the result of an equation only."""
 _TAGS = re.compile(r"<answer>([^<]*)</answer>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
 _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
 _SENTENCE = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
-    r"(?:(?:answer|solution|expression|result) is"
+    r"(?:(?:answer|solution|expression|result) is|expression(?= [0-9(][^a-z]{6,80}[a-z])"
     r"|(?:these |four )?(?:numbers|cards) (?:combine|work|go together|fit together) as):? ",
     re.IGNORECASE,
 )
@@ -90,36 +100,11 @@ _EXPLAINS = re.compile(
     re.IGNORECASE,
 )
 """A paragraph behind an answer that says how it comes about."""
-_HAND = (
-    r"(?:(?:these|the|this|all|your)(?: (?:given|four|same|of|the|these))*"
-    r" (?:numbers|cards|digits|hand|puzzle)|[0-9]{1,2}(?:,? (?:and )?[0-9]{1,2}){3})"
-)
-_MAKE = r"(?:make|reach|get(?: to)?|give|yield|form|produce|equal)"
-_CANNOT = r"(?:cannot|can['’]t|can not|(?:do|does)(?: not|n['’]t)|could(?: not|n['’]t)|never)"
-_WITH = rf"(?: (?:from|with|by|for|using|out of) (?:{_HAND}|these|them))?"
-_NONE = re.compile(r"(?i)\bno\b|\bnever\b|n['’]t\b|\bnot\b|\bcannot\b|impossible|unsolvable")
-"""Without it a line does not say that there is no solution."""
-_NO_SOLUTION = re.compile(
-    rf"(?i)(?:(?:so|thus|hence|therefore|overall|in (?:conclusion|short)|(?:my |the )?(?:final )?"
-    rf"answer(?: is)?|(?:this|which) means|it follows|(?:we|i) conclude)[,:]? (?:that )?){{0,2}}(?:"
-    rf"(?:there(?: is|['’]s| exists) )?no (?:(?:such|valid|possible) )?(?:solution|way|expression"
-    rf"|combination)(?: (?:to {_MAKE}|(?:that )?{_MAKE}s?|of (?:making|reaching|getting)) 24)?"
-    rf"{_WITH}(?: exists| is possible)?|(?:it|{_HAND}) (?:has|have) no solutions?"
-    rf"|{_HAND} {_CANNOT} (?:be (?:combined|joined|used) to )?{_MAKE} 24"
-    rf"|24 (?:cannot|can['’]t|can not) be (?:made|reached|formed|obtained|done){_WITH}"
-    rf"|it is (?:impossible|not possible)(?: to {_MAKE} 24)?{_WITH}"
-    r"|(?:it|this) (?:cannot|can['’]t|can not) be (?:done|solved)"
-    rf"|{_HAND} (?:is|are) (?:impossible|unsolvable|not solvable))[.!]?"
-)
-"""A sentence that says so."""
-_SENTENCE_END = re.compile(r"[.!:;] +|, (?=(?:so|hence|thus|therefore)\b)")
-_LEAVES_OPEN = re.compile(
-    rf"(?i){any_of(CHOICE, TURN, FALSE)}"
-    r"|\b(?:if|may|might|could|think|guess|unsure|suppose|assume|says?|said|claims?)\b|\?"
-)
-"""With it the sentences before do not lead to the last one."""
 _EXPRESSIONS = re.compile(r"[0-9(][0-9 ()*/+-]*")
-_EQUALS = re.compile(r"(?<=[0-9)]) (?:equals|is equal to|gives|makes|yields|is) (?=24\b)")
+_EQUALS = re.compile(
+    r"(?<=[0-9)]),? (?:which )?(?:equals|is equal to|gives|makes|yields|is) (?=24\b)"
+)
+_WORKS = re.compile(r"(?<=[0-9)]),? (?:which )?works\Z")
 _PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
 """Where a product has no sign: `5(5 - 1/5)`."""
 SIGNS = str.maketrans(
@@ -168,25 +153,6 @@ class AnswerLine(NamedTuple):
 Line = StepLine | RollBackLine | AnswerLine | None
 
 
-def write_no_solution(text: str) -> str:
-    """Write the last line as `no solution` where its last sentence says that there is none.
-
-    >>> write_no_solution("I tried all. These four numbers cannot make 24.")
-    'no solution'
-    """
-    if not _NONE.search(text, max(len(text) - 2 * _MAX_LINE_CHARS, 0)):
-        return text
-    end = cut_remarks(text)
-    start = len(end) - len(end[end.rfind("\n") + 1 :].rpartition("</think>")[2])
-    line = end[start:].replace("**", "").strip("#*_`$> ")
-    last = _SENTENCE_END.split(line)[-1]
-    lead = line[: len(line) - len(last)]
-    if len(line) > _MAX_LINE_CHARS or not _NO_SOLUTION.fullmatch(last):
-        return text
-    is_open = _LEAVES_OPEN.search(lead) or is_disowned(lead.rstrip())
-    return text if is_open else f"{end[:start]}no solution"
-
-
 def lines_of(text: str) -> list[str]:
     """Split a response into its lines without blank ones, × ÷ − written as * / -.
 
@@ -195,12 +161,17 @@ def lines_of(text: str) -> list[str]:
     if "</answer>" in text:
         text = _TAGS.sub(r"\n\1\n", text)
     if "\\" in text or "```" in text:
-        text = _FRAME.sub("", text)
+        text = _GOES_ON.sub(" =", unbox_result(_FRAME.sub("", text)).replace("&=", "="))
     if not text.isascii():
         text = text.translate(SIGNS)
     if "left" not in text:
         text = _STEPS.sub(lambda steps: _STEP_END.sub(r"\1\n", steps[0]), text)
     return [stripped for line in text.split("\n") if (stripped := line.strip()).strip("*_-")]
+
+
+def unbox_result(text: str) -> str:
+    r"""Take the box away from around a result: `4 \times 6 = \boxed{24}`."""
+    return _RESULT_BOX.sub(r"\1\2", text)
 
 
 def without_checks(lines: list[str]) -> list[str]:
@@ -284,7 +255,9 @@ def read_answer_line(line: str) -> AnswerLine | None:
     if remark and not _takes_back(remark[0]):
         bare = bare[: remark.start()]
     bare = write_plainly(_EQUALS.sub(" = ", bare))
-    answer = _read_answer(line) or _read_answer(bare)
+    answer = _read_answer(line)
+    if answer is None or not (answer.expression or answer.is_no_solution):
+        answer = _read_answer(bare) or answer
     if answer is None and (lead := _SOME_LEAD.match(bare)) and not is_doubtful(line):
         named = _read_answer(bare[lead.end() :])
         is_whole = named and named.expression and len(named.expression.leaves) == 4
@@ -318,6 +291,7 @@ def _strip_dress(line: str) -> str:
     line = _BOLD.sub(r"\1", line)
     line = _WRAPPER.sub(" ", write_plainly(line) if "\\" in line else line)
     line = _SENTENCE.sub("Answer: ", " ".join(line.split())).rstrip(". ")
+    line = _WORKS.sub("", _EQUALS.sub(" = ", line))
     if match := _BOX.fullmatch(line):
         name = match[1] if match[1] and "nswer" in match[1] else ""
         line = (

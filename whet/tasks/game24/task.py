@@ -40,8 +40,8 @@ from whet.tasks.game24.lines import (
     read_answer_line,
     read_line,
     without_checks,
-    write_no_solution,
 )
+from whet.tasks.game24.no_solution import write_no_solution
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.types import Json, Message, Problem, Score, Split, Verdict
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from whet.answers.final_answer import Span, decided_text
-from whet.tasks.answers import MAX_LIST_CHARS, candidates, write_in_line
+from whet.tasks.answers import MAX_LIST_CHARS, after_heading, candidates, write_in_line
 from whet.tasks.graphs.claimed_lists import (
     AnswerPlace,
     find_after_answer,
@@ -22,12 +22,18 @@ from whet.tasks.graphs.claimed_lists import (
     list_alternatives,
 )
 from whet.tasks.graphs.instance import Names
+from whet.tasks.graphs.named_runs import compare_lists_of, find_stated_run
+from whet.tasks.graphs.pairings import read_named_lists, read_pairs
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
 
 _SOME_NUMBER = r"[-+−]?[0-9]{1,6}(?:\.[0-9]{1,6})?"
 _NUMBERS = re.compile(rf"\s*{_SOME_NUMBER}(?:\s*,\s*{_SOME_NUMBER})*\s*")
+_NAMED_NUMBERS = re.compile(
+    rf"(?i)(?:^|\n)[ *]*(?:the )?(?:partners?|pairing|mapping|assignment|matching)"
+    rf"[ *]{{0,4}}(?:is|are)?:[ *]*({_SOME_NUMBER}(?: ?, ?{_SOME_NUMBER})+)[ *.]*\Z"
+)
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
 _EITHER = re.compile(
     r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}"
@@ -52,11 +58,14 @@ class NodeListReply:
     text: str
 
 
-def final_part(text: str, question: str = "") -> str:
-    """Leave out the question repeated and the thought, and keep the end of what follows it."""
+def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
+    """Leave out the question repeated and the thought, and keep the end of what follows it.
+
+    A line of prose above a list is no other answer where it names none of the names, or the same.
+    """
     if question:
         text = text.replace(question, " ")
-    return (decided_text(text) or "")[-MAX_CHARS:]
+    return (decided_text(text, same=compare_lists_of(names)) or "")[-MAX_CHARS:]
 
 
 def find_other_choice(text: str) -> str | None:
@@ -78,7 +87,9 @@ def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:
     NodeListReply(lists=((1, 2),), unknown=(), text='[B, c d]')
     """
     lookup = Names(names)
-
+    tail = text[text.rfind("]") + 1 :]
+    if "nswer" in tail and after_heading(tail) and (run := find_stated_run(tail, names)):
+        return _read_names(run, lookup)
     read = (_read_place(place, lookup) for place in find_places(text))
     final = next((reply for reply in read if reply is not None), None)
     if final is not None:
@@ -87,6 +98,8 @@ def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:
         reply = _read_names(write_in_line(span), lookup)
         if reply is not None and reply.lists[0] and not reply.unknown:
             return reply
+    if (run := find_stated_run(text, names)) is not None:
+        return _read_names(run, lookup)
     strangers = (_read_names(one.text, lookup) for one in reversed(find_claimed(text)))
     return next((reply for reply in strangers if reply is not None), None)
 
@@ -96,7 +109,15 @@ def read_final_list(text: str) -> NodeListReply | None:
 
     >>> read_final_list("[0, 1] is one [note]. [2, 0, 1]").lists
     ((2, 0, 1),)
+    >>> read_final_list("0 → 2, 1 → 0, 2 → 1").lists
+    ((2, 0, 1),)
     """
+    if "[" not in text and (pairs := read_pairs(text)):
+        partners = tuple(b for _, b in sorted(pairs))
+        is_whole = sorted(a for a, _ in pairs) == list(range(len(pairs)))
+        return _list_reply(partners) if is_whole else None
+    if "[" not in text and (named := _NAMED_NUMBERS.search(text.rstrip())):
+        return _read_numbers(named[1])
     read = map(_read_numbers_at, find_places(text))
     final = next((reply for reply in read if reply is not None), None)
     listed = map(_read_numbers, _short_candidates(text))
@@ -134,7 +155,20 @@ def read_two(text: str) -> NodeListReply | None:
             offered = _all_numbers(list_alternatives(text, brackets, marked))
             return _join(offered[-2:] if len(offered) > 2 else following[:2])
     inside = _all_numbers(brackets)
-    return _join(inside[-2:]) if len(inside) >= 2 else None
+    if len(inside) >= 2:
+        return _join(inside[-2:])
+    return None if inside else _read_two_without_brackets(text)
+
+
+def _read_two_without_brackets(text: str) -> NodeListReply | None:
+    if pairs := read_pairs(text):
+        return _list_reply(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
+    named = read_named_lists(text)
+    return _list_reply(tuple(named[0]), tuple(named[1])) if named else None
+
+
+def _list_reply(*lists: tuple[int, ...]) -> NodeListReply:
+    return NodeListReply(lists=lists, unknown=(), text=", ".join(str([*one]) for one in lists))
 
 
 def _short_candidates(text: str) -> list[str]:

@@ -20,6 +20,7 @@ from whet.tasks.graphs.numbered_readers import (
     read_walk,
     read_yes_no,
 )
+from whet.tasks.graphs.numbered_statements import read_statement
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (
     GraphQuestion,
@@ -45,11 +46,17 @@ def compare_with_gold(form: AnswerForm, question: GraphQuestion, gold: str, text
 
 
 def _judge_yes_no(question: GraphQuestion, gold: str, text: str) -> Judgement:
-    answer = read_yes_no(text)
+    answer = read_yes_no(text) or _read_words(question, text)
     if answer is None:
         return report_missing("yes or no")
     note = f"says {answer}, and the answer is {gold[:40]}"
     return Judgement(answer, note, is_feasible=True, is_right=answer == read_yes_no(gold))
+
+
+def _read_words(question: GraphQuestion, text: str) -> str | None:
+    is_marked = "###" in text or "<answer>" in text or "boxed" in text
+    pair = question.pair if question.kind == "connectivity" else None
+    return None if is_marked else read_statement(question.kind, pair, text)
 
 
 def _judge_yes_no_and_walk(question: GraphQuestion, gold: str, text: str) -> Judgement:

@@ -32,6 +32,11 @@ _ANSWER_YES_NO = re.compile(
 _CLOSING_WORD = re.compile(r"(?i)[.!;]\s+(yes|no)[.!]?\Z")
 _EVASION = re.compile(rf"(?i)\bno (?:{EVASIVE})\b")
 _THERE = re.compile(r"\bthere (?:is|exists) (an?|no)\b", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"(?i)(?:[^\n]*[.!] )?(?:if|unless|(?:we |i |let us )?(?:suppose|assum\w+))\b"
+    r"(?![^\n]*\b(?:so|thus|hence|therefore)\b)"
+)
+"""How a line starts that only supposes what it says."""
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _STATED_NUMBER = re.compile(
     rf"(?i)(?:\b(?:is|are|be|of|equals|weighs|costs|totals)\b(?: (?:{LEADING})\b)*|[=:]"
@@ -63,9 +68,13 @@ _OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
 _HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement may start
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
 _ROW = re.compile(
-    r"(?i)(?:node\s{0,3}|\|[ \t]{0,9})([0-9]{1,5})\s{0,3}[:=|]\s{0,3}[\[(]\s{0,3}(-?[0-9]{1,9})"
-    r"\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
+    r"(?im)(?:(?:\bnode[ _]{0,3}|\b[hx]_?|^[\s{*-]{0,9}|[,{]\s?)\{?([0-9]{1,5})\}?"
+    r"\s{0,3}(?::|=|→|->|\bis|\bbecomes)|\|[ \t]{0,9}(?:node )?([0-9]{1,5})[ \t]{0,9}\|)\s{0,3}"
+    r"[\[(]\s{0,3}(-?[0-9]{1,9})\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
+    r"|^[ \t]{0,9}\|[ \t]{0,9}(?:node )?([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}(-?[0-9]{1,9})"
+    r"[ \t]{0,9}\|[ \t]{0,9}(-?[0-9]{1,9})[ \t]{0,9}\|[ \t]*$"
 )
+_OR_ANOTHER_ROW = re.compile(r" ?,? ?(?:or|/) ?[\[(]")
 _GOES_ON = re.compile(r"(\b(?:is|are)|[:=])[ \t]*\n\s*(?=-?[0-9.]{1,20}\W*\Z)")  # to the last line
 _SHORT = 240
 _TURN = re.compile(any_of(TURN), re.IGNORECASE)
@@ -94,7 +103,7 @@ def read_yes_no(text: str) -> str | None:
     closing = lines[-1]
     if word := _leading_word(closing) or _concluding_word(closing) or _leading_word(lines[0]):
         return word
-    for pattern in (_CONCLUDED, _THERE):
+    for pattern in () if _CONDITION.match(closing) else (_CONCLUDED, _THERE):
         if matches := list(pattern.finditer(closing)):
             answer = "no" if matches[0][1].lower() == "no" else "yes"
             bare = list(_BARE_YES_NO.finditer(closing[:_SHORT]))
@@ -171,15 +180,17 @@ def read_assignments(text: str) -> list[tuple[int, int]]:
 
 def read_table_rows(text: str) -> dict[int, tuple[int, int]]:
     """Read two numbers for every node, in the last table: one that starts over is another."""
-    table: dict[str, re.Match[str]] = {}
+    table: dict[int, re.Match[str]] = {}
     for row in _ROW.finditer(text):
-        if row[1] in table:
+        if (node := int(row[1] or row[2] or row[5])) in table:
             table = {}
-        table[row[1]] = row
+        table[node] = row
     rows = [*table.values()]
+    if any(_OR_ANOTHER_ROW.match(text, row.end()) for row in rows):
+        return {}
     if not rows or not is_claimed(text, rows[0].start(), rows[-1].end()):
         return {}
-    return {int(row[1]): (int(row[2]), int(row[3])) for row in rows}
+    return {node: (int(row[3] or row[6]), int(row[4] or row[7])) for node, row in table.items()}
 
 
 def _closing_parts(text: str) -> Iterator[str]:

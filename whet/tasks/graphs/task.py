@@ -149,7 +149,9 @@ class GraphTask(DrawnTask):
         of the two.
         """
         prompt = problem.prompt[-1].content if problem.prompt else ""
-        shown = final_part(text, prompt)
+        nodes = problem.payload.get("nodes")
+        names = [str(node) for node in nodes] if isinstance(nodes, list) else []
+        shown = final_part(text, prompt, names)
         other = find_other_choice(shown)
         score = self._score_list(problem, shown)
         if other is None or score.verdict is not Verdict.CORRECT:

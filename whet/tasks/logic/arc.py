@@ -27,6 +27,16 @@ _NUM_PAIRS = 3
 _HEADING = re.compile(
     r"\**(?:the )?(?:final |test )?output(?: grid)?(?: is)?\**:?\**[ \t]*\n?", re.IGNORECASE
 )
+_ROW = re.compile(
+    r"\s*(?:\*{0,2}row [0-9]{1,2}\*{0,2}:?\*{0,2})?\s*[\[|]?((?:[0-9]|[ \t,|])+)[\]|]?,?\s*",
+    re.IGNORECASE,
+)
+"""A row of numbers in a line of its own, perhaps named: `Row 1: [0, 7]`."""
+_MATRIX = re.compile(r"\$*\\begin\{[bpv]?matrix\}([0-9&\\\s]+)\\end\{[bpv]?matrix\}\$*")
+_ROW_GAP = re.compile(r"\][,;]?\s+(?:and\s+)?\[")
+_OF_INPUT = re.compile(r"\binput\b(?![^\n]*\boutput\b)[^\n\[]{0,40}\[\[[^\n]*\Z", re.IGNORECASE)
+_INPUT = re.compile(r"\binput\b(?!.*\boutput\b)[^.]*\Z", re.IGNORECASE)
+_MAX_END = 1 << 12
 _ASK = (
     "Each input grid below is changed into its output by the same rule. Grids are lists of rows; 0 "
     "is empty and the other numbers are colours.\n{pairs}\nTest input: {input}\n"
@@ -50,7 +60,10 @@ class Arc(GeneratedTask):
 
         Parts: `correct` 0 or 1; `cells`, the fraction of right cells, 0 if the size is wrong.
         """
-        return grade_final_answer(problem, text, grid_of, _compare, needs="a grid")
+        text = _keep_last_rows(text)
+        return grade_final_answer(
+            problem, text, grid_of, _compare, needs="a grid", may_be_stated=True
+        )
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         depth, low, high, moves = _SHAPES[level_band(level)]
@@ -75,6 +88,8 @@ class Arc(GeneratedTask):
 def grid_of(text: str) -> Grid | None:
     """Read a list of rows, or rows of numbers on separate lines; None if it is no grid."""
     text = _HEADING.sub("", text, count=1) if _HEADING.match(text) else text
+    if text.startswith("[") and _ROW_GAP.search(text) and text[1:].lstrip()[:1] != "[":
+        text = f"[{_ROW_GAP.sub('], [', text)}]"
     if text.startswith(("[", "{")):
         tree = _parse_rows(text)
         if not isinstance(tree, list):
@@ -92,6 +107,31 @@ def grid_of(text: str) -> Grid | None:
     if not all(re.fullmatch("[0-9]{1,3}", cell) for row in rows for cell in row):
         return None
     return tuple(tuple(int(cell) for cell in row) for row in rows)
+
+
+def _keep_last_rows(text: str) -> str:
+    """Write rows in the last lines of a text, or a matrix, as a grid; leave other texts as is."""
+    if "<answer>" in text or "boxed" in text or "```" in text:
+        return text
+    end = text[-_MAX_END:].rstrip()
+    end = _MATRIX.sub(lambda matrix: matrix[1].replace("&", " ").replace("\\\\", "\n"), end)
+    if _OF_INPUT.search(end):
+        return ""
+    lines = end.splitlines()
+    rows: list[str] = []
+    while lines and len(rows) < MAX_SIDE and (row := _ROW.fullmatch(lines[-1])):
+        cells = re.findall("[0-9]+", row[1])
+        if not cells:
+            break
+        rows.insert(0, " ".join(cells))
+        lines.pop()
+    above = lines[-1].rstrip(" *") if lines else ""
+    if len(rows) > 1 and _INPUT.search(above):
+        return ""
+    is_apart = bool(lines) and (not above or above[-1].isalpha() or above.endswith(":"))
+    if len(rows) < 2 or (lines and not is_apart):
+        return f"{text[:-_MAX_END]}{end}"
+    return "\n".join([f"{text[:-_MAX_END]}", *lines, "Answer:", *rows])
 
 
 def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> bool:

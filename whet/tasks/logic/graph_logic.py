@@ -48,7 +48,9 @@ class GraphLogic(GeneratedTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare one word, case aside. Parts: `correct` 0 or 1."""
-        return grade_final_answer(problem, text, word_of, _compare, needs="one word")
+        return grade_final_answer(
+            problem, text, word_of, _compare, needs="one word", may_be_stated=True
+        )
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         ahead, num_chains, num_more = _SHAPES[level_band(level)]

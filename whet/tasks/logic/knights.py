@@ -10,7 +10,7 @@ s, s], ["<=>", s, s]; for reading and proof only, the grader needs only the answ
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import and_, or_
 from random import Random
 from typing import Literal
@@ -18,8 +18,9 @@ from typing import Literal
 from whet.errors import DataError
 from whet.level_bands import level_band
 from whet.tasks.answers import strip_text_commands
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
+from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, read_gold
 from whet.tasks.literals import parse_markdown
+from whet.tasks.logic.roles import write_roles_plainly
 from whet.tasks.logic.vocabulary import PEOPLE
 from whet.types import Json, Problem, Score, Split
 
@@ -41,12 +42,13 @@ _ASK = (
 )
 _CLAUSE = re.compile(
     r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)"
-    r"(?: (?:is|must be) (not )?an? |: ?| = )(knight|knave)\.?",
+    r"(?:,? (?:is|must be) (not )?(?:an?|the) |: ?(?:an? )?| = )(knight|knave)\.?",
     re.IGNORECASE,
 )
 _NAME = r"(?!(?:knight|knave)s?\b)[^\s,;.:|()]{1,40}"
 _TOGETHER = re.compile(
-    rf"(?:both )?({_NAME}(?:, {_NAME}){{0,20}},? and {_NAME}) are (?:both |all )?(knight|knave)s\b",
+    rf"(?<!\w)(?:both )?({_NAME}(?:, {_NAME}){{0,20}},? and {_NAME})"
+    r" are (?:both |all )?(knight|knave)s\b",
     re.IGNORECASE,
 )
 """`Ada and Bob are knights`"""
@@ -61,7 +63,8 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _AND = re.compile(
-    r",?\s+and\s+(?=\S{1,40} is (?:not )?an? (?:knight|knave)\b)|, and ", re.IGNORECASE
+    r",?\s+and\s+(?=\S{1,40} (?:is|must be) (?:not )?(?:an?|the) (?:knight|knave)\b)|, and ",
+    re.IGNORECASE,
 )
 _COMMA_OR_AND = re.compile(r",? and |, ", re.IGNORECASE)
 _NO_BRACES = str.maketrans("", "", "{}\"'")
@@ -83,9 +86,10 @@ class Knights(GeneratedTask):
 
         Parts: `correct` 0 or 1; `people`, the fraction of people whose role is right.
         """
-        return grade_final_answer(
-            problem, text, roles_of, _compare, needs="`NAME is a knight` lines"
-        )
+        needs = "`NAME is a knight` lines"
+        names = list(read_gold(problem, roles_of, needs))
+        read = partial(roles_of, names=names)
+        return grade_final_answer(problem, text, read, _compare, needs=needs)
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[level_band(level)])
@@ -110,14 +114,18 @@ class Knights(GeneratedTask):
         return self.make_problem(prompt, "\n".join(lines), payload, level, core=payload)
 
 
-def roles_of(text: str) -> dict[str, str] | None:
-    """Read who is what; None if a clause says more or again, nobody where two differ."""
+def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
+    """Read who is what; None if a clause says more or again, nobody where two differ.
+
+    The names are those that `both` and `everyone` stand for.
+    """
     roles: dict[str, str] = {}
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
     if (table := parse_markdown(plain)) is not None:
         plain = "\n".join(": ".join(row) for row in table[1:])
     elif plain.strip().startswith("{"):
         plain = plain.translate(_NO_BRACES)
+    plain = write_roles_plainly(plain, names)
     plain = _GROUP.sub(lambda group: _list_roles(group[2], group[1]), plain)
     plain = _TOGETHER.sub(lambda group: _list_roles(group[1], group[2]), plain)
     for clause in _BREAK.split(_AND.sub(", ", _LEAD.sub("", plain, count=1))):

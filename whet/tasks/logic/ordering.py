@@ -10,14 +10,25 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
+from whet.answers.doubt import cut_remarks
+from whet.answers.final_answer import decided_text
+from whet.answers.sentences import last_line
+from whet.answers.withdrawal import is_disowned
 from whet.level_bands import level_band
-from whet.tasks.answers import strip_text_commands, write_in_line
-from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, split_of
+from whet.tasks.answers import strip_text_commands, to_score, write_in_line
+from whet.tasks.generated import (
+    GeneratedConfig,
+    GeneratedTask,
+    grade_final_answer,
+    read_gold,
+    split_of,
+)
+from whet.tasks.graphs.named_runs import compare_lists_of
 from whet.tasks.literals import parse_literal, plain
 from whet.tasks.logic.clue_choice import clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import CATEGORIES
-from whet.types import Json, Problem, Score, Split
+from whet.types import Json, Problem, Score, Split, Verdict
 
 _SIZES = ((3, 3), (4, 5), (6, 6), (7, 8), (9, 10))
 """Fewest and most things in each fifth of difficulty."""
@@ -35,6 +46,41 @@ _SENTENCE = re.compile(
     r"(?:so|thus|therefore|hence|the|my|this|that|it|I|we)\b.*\b(?:is|are|be|get)\b", re.IGNORECASE
 )
 _SENTENCE_END = re.compile(r"\w{3}[.!] +[A-Z]")
+_MARKED = re.compile(r"</answer>|\\boxed|```")
+_NEXT_SENTENCE = re.compile(r"(?<=[a-z])[.!]\s+(?=[A-Z])")
+_NUMBER = re.compile("[0-9]+")
+_PLACES = re.compile(
+    r"(?:^[ \t]*[-*•]?[ \t]*(?:(?:position|place|spot|seat|no\.?) )?[0-9]{1,2}(?:st|nd|rd|th)?[:.)]"
+    r"[^\n]{1,60}\n)+"
+    r"[^\n]{1,80}\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Numbered places at the end of a text, one a line."""
+_FILLER = (
+    r"the|a|is|are|comes?|in|at|on|stands?|sits?|position|place|spot|seat|no|they|that|leaves|us"
+    r"|order|must|be|from|left to right|goes?|so|hence|thus|therefore|final|this|gives?|it|answer"
+    r"|as follows|reads|left-to-right|correct|sequence|row|line|arranged|placed|people|we|get|have"
+)
+_PLACE = r"(?<![0-9])[0-9]{1,2}(?:st|nd|rd|th)?(?![0-9a-z])"
+_WORDS_FIRST = re.compile(
+    rf"(?:\b(?:{_FILLER}|first|leftmost|1st|left(?=:))\b|{_PLACE}|[\s:,.;|()\[\]\"'=-])*+"
+)
+_BETWEEN = (
+    rf"\b(?:{_FILLER}|then|next|and|followed by|second|third|fourth|fifth|first"
+    rf"|(?:middle|cent(?:er|re))(?=:))\b|{_PLACE}"
+)
+_WORDS_BETWEEN = re.compile(rf"(?:{_BETWEEN}|[\s:,.;|()\"'<→–—=-])*+")
+_WORDS_FINAL = re.compile(
+    rf"(?:{_BETWEEN}|last(?:ly)?|finally|right(?=:)|rightmost|of all|[\s:,.;|()<→–—=-])*"
+)
+_WORDS_LAST = re.compile(
+    r"(?:\b(?:is|comes|are|stands?|last|third|fourth|fifth|rightmost|at the end|from left to right"
+    r"|in (?:this|that) order)\b|[\s,.!|)\]\"'*])*+"
+)
+_RANKS = ("first", "second", "third", "fourth", "fifth", "last")
+_RANK = re.compile(rf"\b(?:{'|'.join(_RANKS)})\b")
+_MAX_END = 1000
+_MAX_LEAD = 200
 _BRACKETS = re.compile(r"[()\[\]{}<>](?:[ ,]+[()\[\]{}<>])*")
 _WORDS = {
     "before": "{} is to the left of {}",
@@ -66,7 +112,16 @@ class Ordering(GeneratedTask):
 
         Parts: `correct` 0 or 1; `placed`, the fraction of places that are right.
         """
-        return grade_final_answer(problem, text, order_of, _compare, needs="a list of names")
+        score = grade_final_answer(problem, text, order_of, _compare, needs="a list of names")
+        if score.verdict is Verdict.CORRECT or _MARKED.search(text):
+            return score
+        gold = read_gold(problem, order_of, "a list of names")
+        shown = decided_text(text, same=compare_lists_of(gold))
+        named = _read_sentence(shown or "", gold)
+        if named is None or (named != gold and score.verdict is Verdict.WRONG):
+            return score
+        parts, note = _compare(named, gold)
+        return to_score(named == gold, parts, ", ".join(named), note)
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[level_band(level)])
@@ -120,6 +175,35 @@ def _names_in_words(text: str) -> list[str] | None:
         return _names_in_brackets(f"[{line}]")
     words = line.split()
     return words if len(words) > 1 and all(map(_WORD.fullmatch, words)) else None
+
+
+def _read_sentence(text: str, names: Sequence[str]) -> list[str] | None:
+    """Read the order in which the end of a text names all things, once each and in plain words.
+
+    >>> _read_sentence("First comes the owl, then the crow.", ["crow", "owl"])
+    ['owl', 'crow']
+    """
+    text = cut_remarks(text).replace("**", "")
+    block = _PLACES.search(text, max(len(text) - _MAX_END, 0))
+    line = last_line(text)
+    if line is None or len(line.text) > _MAX_END or is_disowned(line.text[:_MAX_LEAD]):
+        return None
+    sentence = (block[0] if block else _NEXT_SENTENCE.split(line.text)[-1]).lower()
+    known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    named = re.findall(rf"(?<!\w)(?:{known})(?!\w)", sentence)
+    if len(names) < 2 or sorted(named) != sorted(names):
+        return None
+    *before, last = re.split(rf"(?<!\w)(?:{known})(?!\w)", sentence)
+    if not _WORDS_FIRST.fullmatch(before[0]) or not _WORDS_LAST.fullmatch(last):
+        return None
+    *between, final = before[1:]
+    if not all(map(_WORDS_BETWEEN.fullmatch, between)) or not _WORDS_FINAL.fullmatch(final):
+        return None
+    ranks = [_RANKS.index(word) for word in _RANK.findall(sentence)]
+    if ranks != sorted(set(ranks)):
+        return None
+    numbers = [int(number) for number in _NUMBER.findall("".join(before))]
+    return named if numbers in ([], [*range(1, len(names) + 1)]) else None
 
 
 def _compare(order: list[str], gold: list[str]) -> tuple[dict[str, float], str]:

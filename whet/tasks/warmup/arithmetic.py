@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
+from whet.answers.final_answer import decided_text
+from whet.answers.pieces import read_stated
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import LineNote
@@ -67,6 +69,8 @@ class Arithmetic(GeneratedTask):
         gold = read_gold(problem, _whole, "a whole number")
         steps = _fraction_done(problem.payload.get("expression"), self.comment(problem, text))
         answer = read_final(text, _whole)
+        if answer is None and "(" not in text[-200:] and (shown := decided_text(text)):
+            answer = read_stated(shown, _whole)
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
         note = "the value" if answer[1] == gold else "not the value"

@@ -4,17 +4,20 @@ answer   an expression that reaches the target, if one is known; any other is ri
 payload  {"numbers": [...], "target": n, "use": "all" or "some"}; the settings' `use` if missing
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from random import Random
 from typing import Literal
 
+from whet.answers.final_answer import decided_text
+from whet.answers.pieces import last_sentence
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
 from whet.tasks.game24.expressions import SYMBOLS, Expression, Value, combine
-from whet.tasks.game24.lines import SIGNS, read_chain, write_plainly
+from whet.tasks.game24.lines import SIGNS, read_chain, unbox_result, write_plainly
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split
 
@@ -29,6 +32,8 @@ _ASK = (
     "Make {target} from the numbers {numbers} with + - * / and brackets. Use {use}. "
     "End with the expression between answer tags: <answer>(a + b) * c</answer>"
 )
+_MAKES = re.compile(r"(?<=[0-9)]),? (?:which )?(?:equals|is|gives|makes|yields|reaches) (?=[0-9])")
+_RUN = re.compile(r"(?<![\w.])[0-9(][0-9 ()*/+=-]*")
 _MAX_SEARCH = 20_000
 
 
@@ -52,7 +57,10 @@ class Countdown(GeneratedTask):
         it makes the target, whatever numbers it uses.
         """
         numbers, target, use = self._read_payload(problem)
+        text = unbox_result(text)
         answer = read_final(text, lambda span: _parse(span, target))
+        if answer is None and (shown := decided_text(text)):
+            answer = _read_sentence(shown, target)
         if answer is None:
             return no_answer("numbers", "value")
         span, expression = answer
@@ -132,6 +140,21 @@ def _parse(span: str, target: int) -> Expression | None:
     """Parse `EXPR`, `EXPR = target`, `EXPR = EXPR = target` or `target = EXPR`."""
     plain = write_plainly(span.translate(SIGNS).replace("$", ""))
     return read_chain(plain.strip().removesuffix("."), target)
+
+
+def _read_sentence(text: str, target: int) -> tuple[str, Expression] | None:
+    """Read the only expression of the last sentence: `So 2 * 9 + 7 makes 25.`"""
+    sentence = last_sentence(text)
+    if sentence is None:
+        return None
+    plain = _MAKES.sub(" = ", sentence.translate(SIGNS))
+    found: dict[tuple[object, ...], tuple[str, Expression]] = {}
+    for run in _RUN.finditer(plain):
+        expression = _parse(run[0].strip(" ="), target)
+        if expression is not None and len(expression.leaves) > 1:
+            key = (*expression.leaves, expression.value)
+            found[key] = (run[0].strip(" ="), expression)
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _join_all(numbers: Sequence[int], rng: Random) -> _Term | None:

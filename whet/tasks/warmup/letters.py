@@ -17,6 +17,8 @@ from random import Random
 from typing import Literal
 
 from whet.answers.doubt import strip_lead
+from whet.answers.final_answer import decided_text
+from whet.answers.pieces import read_stated
 from whet.answers.sentences import text_after_label, text_after_verb
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
@@ -66,6 +68,8 @@ class LastLetter(GeneratedTask):
         gold = "".join(word[-1] for word in words).casefold()
         steps = _steps_right(words, text)
         answer = read_final(text, _letters)
+        if answer is None and (shown := decided_text(text)):
+            answer = read_stated(shown, lambda piece: _letters_of_size(piece, len(words)))
         if answer is None:
             return replace(no_answer(), parts={"correct": 0.0, "steps": steps})
         is_right = answer[1] == gold
@@ -146,6 +150,11 @@ def _letters(span: str) -> str | None:
     return letters.casefold() if letters.isalpha() and len(letters) <= 1000 else None
 
 
+def _letters_of_size(piece: str, size: int) -> str | None:
+    letters = _letters(piece)
+    return letters if letters and len(letters) == size else None
+
+
 def _words(problem: Problem) -> list[str]:
     words = problem.payload.get("words")
     if isinstance(words, list):
@@ -197,6 +206,11 @@ class Reverse(GeneratedTask):
             raise data_error(problem, "the reversed text as its answer", gold)
         gold = _unquote(gold, keeps_stop=True) or gold
         answer = read_final(text, lambda span: _unquote(span, keeps_stop=gold.endswith(".")))
+        if (answer is None or len(answer[1]) > len(gold) + 2) and (shown := decided_text(text)):
+            # A longer text is a sentence around the answer, or wrong.
+            answer = (
+                read_stated(shown, lambda one: one if len(one) == len(gold) else None) or answer
+            )
         if answer is None:
             return no_answer("places")
         span, reversed_text = answer
