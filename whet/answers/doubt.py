@@ -51,7 +51,8 @@ def any_of(*groups: str) -> str:
 
 
 _DOUBT = re.compile(
-    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, SUPPOSED, TURN, REFERENCE, "but")
+    any_of(DENIAL, FALSE, CHOICE, UNSURE, ROUGH, BOUND, SUPPOSED, TURN, "reference|but")
+    + r"|\bgold(?:en)? (?:answer|label|standard|solution|reference|value|one|is)\b"
     + rf"|{CONTRACTION}|[?≈]|\\approx",
     re.IGNORECASE,
 )

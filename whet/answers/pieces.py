@@ -46,8 +46,8 @@ _REASON = re.compile(r",? (?:because|since)\b")
 _TURNS = re.compile(rf"(?i){any_of(CHOICE, TURN, FALSE, UNSURE)}|\?")
 _AROUND = re.compile(r"\b(?:turned|read|way) around\b")
 _GOES_ON = re.compile(
-    r"[\s*`$\"'”.!)]*(?:\Z|(?:[,;:–—-]\s*|\(|\b)(?:i\.e\.|that(?: is|['’]s)|since|because|as|where"
-    r"|which|by|after|when|from|for|in|with|so|one|formed|made|built|being|namely|taken|read|reading"
+    r"[\s*`$\"'”.!)]*(?:\Z|(?:[,;:–—-]\s*|\(|\b)(?:i\.e\.|that(?: is|['’]s)|since|because|as"
+    r"|where|which|by|after|when|from|for|in|with|so|one|formed|made|built|being|namely|taken|read|reading"
     r"|joined|the|all|it|this|we|[a-z] (?:from|of|for|is)|[0-9]{1,3} (?:letters|characters|signs)"
     r"|first|if you|and that|hence|thus|therefore|at|on|backwards|reversed|→|->|⇒)(?!\w)"
     r"(?!.*\b(?:no|also|another|others?)\b)|\s*(?:→|->|⇒))",
@@ -99,13 +99,13 @@ def read_stated(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | N
     sentence = last_sentence(text)
     if sentence is None:
         return None
-    found: list[tuple[str, T]] = []
+    pieces: list[tuple[str, T]] = []
     place = text.rfind(sentence)
     starts = _AT_START.match(sentence)
     for lead in [*([starts] if starts else []), *_STATES.finditer(sentence)]:
         piece = _cut(sentence[lead.end() :])
         value = read(piece) if piece else None
-        if value is None or any(value == other for _, other in found):
+        if value is None or any(value == other for _, other in pieces):
             continue
         end = sentence.find(piece, lead.end()) + len(piece)
         if not _GOES_ON.match(sentence, end):
@@ -114,8 +114,8 @@ def read_stated(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | N
         is_other = is_disowned(sentence[: lead.end()].strip())
         if is_other or is_denied(text, start, start + len(piece)):
             return None
-        found.append((piece, value))
-    return found[0] if len(found) == 1 else None
+        pieces.append((piece, value))
+    return pieces[0] if len(pieces) == 1 else None
 
 
 def _cut(rest: str) -> str:

@@ -4,8 +4,8 @@ import string
 import pytest
 from code_rows import make
 
-from whet.tasks.code.literals import equal
 from whet.tasks.code.prediction import CodeIO, unsupported_reason
+from whet.tasks.code.python_literals import equal
 from whet.types import Json, Verdict
 
 PROGRAM = "def main_solution(a, b):\n    return {'sum': a + b, 'pair': (a > b, None)}"

@@ -5,8 +5,8 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.literals import read_literal
 from whet.tasks.code.prediction import CruxEval, problem_of, unsupported_reason
+from whet.tasks.code.python_literals import read_literal
 from whet.types import Verdict
 
 ROW = {

@@ -16,7 +16,7 @@ from whet.answers.sentences import last_line
 from whet.answers.withdrawal import DISOWNING, find_replacement, is_disowned
 from whet.tasks.answers import after_heading, candidates
 from whet.tasks.code import tests_text
-from whet.tasks.code.literals import read_literal
+from whet.tasks.code.python_literals import read_literal
 
 _MAX_SENTENCE = 1000
 _MAX_CALLS = 20
@@ -281,11 +281,11 @@ def _assigned(sentence: str, names: list[str]) -> str | None:
         rf"[`*$]*\s?(?:=|:|is|must be)\s?"
         rf"[`*$]*({_LITERAL})(?![\w'\"])(?![`*$]*\s?[-+*/%=<>(\[])"
     )
-    found = list(pattern.finditer(sentence))
-    given = {match[1]: match[2] for match in found}
-    if not found or any(given[match[1]] != match[2] for match in found):
+    assignments = list(pattern.finditer(sentence))
+    given = {match[1]: match[2] for match in assignments}
+    if not assignments or any(given[match[1]] != match[2] for match in assignments):
         return None
-    if _is_unsure(sentence, found[0].start(1), found[-1].end(2)):
+    if _is_unsure(sentence, assignments[0].start(1), assignments[-1].end(2)):
         return None
     return ", ".join(f"{name}={value}" for name, value in given.items())
 

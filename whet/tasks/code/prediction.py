@@ -38,7 +38,7 @@ from whet.tasks.code.code_task import (
     text_of,
     unread,
 )
-from whet.tasks.code.literals import (
+from whet.tasks.code.python_literals import (
     equal,
     is_same_value,
     read_expression,

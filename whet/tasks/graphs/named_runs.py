@@ -120,11 +120,11 @@ def _is_remark(aside: str, names: Sequence[str]) -> bool:
 
 def _find_labelled(text: str, names: Sequence[str]) -> str | None:
     """List the names of the last lines, each behind a label: `- Circle 1: Ann`."""
-    found: list[str] = []
+    labelled: list[str] = []
     for line in reversed(text[-_MAX_LINE:].rstrip().splitlines()):
         label = re.match(_LABEL, line)
         name = line[label.end() :].strip("*`. ") if label else ""
         if name not in names:
             break
-        found.append(name)
-    return ", ".join(found[::-1]) if len(found) > 1 else None
+        labelled.append(name)
+    return ", ".join(labelled[::-1]) if len(labelled) > 1 else None

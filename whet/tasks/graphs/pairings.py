@@ -53,10 +53,10 @@ def read_pairs(text: str) -> list[Pair]:
         block.insert(0, line)
     if not block or (len(block) < len(lines) and is_doubtful(lines[-len(block) - 1])):
         return []
-    found = [pair for line in block for pair in _PAIR.finditer(line)]
+    pairs = [pair for line in block for pair in _PAIR.finditer(line)]
     bare = " ".join(block).replace("->", " ").replace("<", " ")
-    is_plain = not is_doubtful(bare) and len({pair[1] for pair in found}) == len(found)
-    return [(int(pair[1]), int(pair[2])) for pair in found] if len(found) > 1 and is_plain else []
+    is_plain = not is_doubtful(bare) and len({pair[1] for pair in pairs}) == len(pairs)
+    return [(int(pair[1]), int(pair[2])) for pair in pairs] if len(pairs) > 1 and is_plain else []
 
 
 def read_named_lists(text: str) -> tuple[Sequence[int], Sequence[int]] | None:

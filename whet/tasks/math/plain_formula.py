@@ -64,6 +64,10 @@ _NO_LEAD = re.compile(
 """A word before a formula of which the formula is only a part."""
 _DENIED = re.compile(rf"{any_of(DENIAL, FALSE, UNSURE, SUPPOSED)}|{CONTRACTION}", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;:.!]\s|\b(?:so|thus|hence|therefore|then)\b", re.IGNORECASE)
+_EQUATION = re.compile(
+    r"\b(?:equation|circle|line|plane|ellipse|parabola|hyperbola|sphere|curve|tangent|locus)\b",
+    re.IGNORECASE,
+)
 _MARKS = re.compile(r"\*\*|`")
 
 
@@ -84,7 +88,7 @@ def closing_formula(line: Span) -> Span | None:
     text = _REASON.sub("", text).rstrip(" .!,;")
     last = _ending_formula(text)
     if last is None or not _is_formula(_last_side(last.text)):
-        return None
+        return None if last is None else _closing_equation(text, begin, line)
     if _UNFINISHED.fullmatch(_last_side(last.text)):
         return line
     parts = [last]
@@ -94,12 +98,25 @@ def closing_formula(line: Span) -> Span | None:
             return None
         parts.insert(0, before)
     lead = text[: parts[0].start]
-    if _NO_LEAD.search(lead) or _DENIED.search(_CLAUSE.split(lead)[-1]):
+    is_denied = _NO_LEAD.search(lead) or _DENIED.search(_CLAUSE.split(lead)[-1])
+    if is_denied or (len(parts) > 1 and not _are_alike(parts, text)):
         return None
-    if len(parts) > 1 and not _are_alike(parts, text):
+    formula = " , ".join(part.text for part in parts)
+    return Span(text=formula, start=parts[0].start + begin, end=begin + len(text)).shift(line.start)
+
+
+def _closing_equation(text: str, begin: int, line: Span) -> Span | None:
+    """Take an equation that ends in a number, where the text calls it one."""
+    start = max((word.end() for word in _PROSE.finditer(text)), default=0)
+    equation = text[start:].strip(" :")
+    is_one = _EQUATION.search(text, 0, start) is not None and equation.count("=") == 1
+    left = equation.partition("=")[0].strip()
+    if not is_one or not _WORKS.search(left) or _HINDERS.search(equation) or not readings(equation):
         return None
-    found = " , ".join(part.text for part in parts)
-    return Span(text=found, start=parts[0].start + begin, end=begin + len(text)).shift(line.start)
+    if _NO_LEAD.search(text, 0, start) or _DENIED.search(_CLAUSE.split(text[:start])[-1]):
+        return None
+    end = begin + len(text)
+    return Span(text=equation, start=end - len(equation), end=end).shift(line.start)
 
 
 def _ending_formula(text: str) -> Span | None:

@@ -74,6 +74,7 @@ _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
 
 _TO_WORK_OUT = re.compile(r"(?:d/d[a-z]|\\frac\{d\}\{d[a-z]\}|(?:\\int|∫|\\lim|lim)(?![a-z]))")
 """The start of what a question asks to work out."""
+_DOTS = re.compile(r"\.\.\.|…|\\[cl]?dots(?![a-z])")
 _REWRITE = re.compile(
     r"(?i)\b(?:factor|expand|simplif|multiply|rewrite|write|express|complet|combine|reduce)"
 )
@@ -243,7 +244,7 @@ def drop_question(answer: str, prompt: str) -> str:
     """
     sides = answer.strip(" $.").split("=")
     first, last = sides[0], sides[-1]
-    if _TO_WORK_OUT.match(first) and last.strip():
+    if (_TO_WORK_OUT.match(first) or _DOTS.search(first)) and last.strip():
         return last.strip()
     formula = _SPACE.sub("", first if first.isascii() else normal(first))
     is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,{}]", "", prompt)

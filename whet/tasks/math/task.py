@@ -20,9 +20,9 @@ from whet.tasks.math import tree
 from whet.tasks.math.compare import same_tree
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
+from whet.tasks.math.lettered_options import NAMED_OPTION, SECOND_OPTION, list_options, split_option
 from whet.tasks.math.lexer import date_of, exact, time_of
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
-from whet.tasks.math.options import NAMED_OPTION, SECOND_OPTION, list_options, split_option
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.question import (
     KNOWN_UNITS,

@@ -25,6 +25,7 @@ from whet.answers.doubt import (
 from whet.answers.final_answer import decided_text, has_open_box, has_open_tag
 from whet.answers.sentences import last_line
 from whet.answers.withdrawal import DISOWNING, RETREATING, find_replacement, is_disowned
+from whet.tasks.qa.question_words import list_words
 from whet.tasks.qa.stated import strip_markup
 
 _MAX_LINE = 600
@@ -41,25 +42,21 @@ _IS = re.compile(
 )
 _CONTRACTED = re.compile(r"\b(it|that|this|what|which|answer|letter|option)['’]s\b", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:of|among|out of) (?:the|these|all|our)\b[^,]{0,40}, ", re.IGNORECASE)
-_WORD = re.compile(r"[^\W_]+")
 _STANDS_FOR_IT = frozenset(
-    _WORD.findall(
-        "it its thi that the so thu hence therefore then and now finally right correct best only"
+    list_words(
+        "it its this that the so thus hence therefore then and now finally right correct best only"
         " final option choice letter answer pick selection question asked for we have get want need"
         " must will would should has to there my our value total result overall all in which i go"
         " as being thing one here looking"
     )
 )
-"""As `_words` lists them, without an s at the end."""
-_NAMES_IT = frozenset(_WORD.findall("it thi that letter option choice answer pick selection"))
-_INDEFINITE = frozenset(_WORD.findall("a an one some another each any every no first next"))
-_REVERSED = frozenset(_WORD.findall("not except least false incorrect untrue never wrong"))
-_NO_VERBS = frozenset(
-    _WORD.findall(
-        "of in to by with from for at on into and or than as the a an if is it what which"
-    )
-)
+_NAMES_IT = frozenset(list_words("it this that letter option choice answer pick selection"))
+_INDEFINITE = frozenset(list_words("a an one some another each any every no first next"))
+_REVERSED = frozenset(list_words("not except least false incorrect untrue never wrong"))
+_PREPOSITIONS = frozenset(list_words("in on at by from to with for"))
+_NO_VERBS = _PREPOSITIONS | frozenset(list_words("of into and or than as the a an if is it what"))
 """What is no verb right before an option: `he pays $15`."""
+_WHERE = re.compile(r"\b(in|on|at|by|from|to|with|for) (?:which|what)\b", re.IGNORECASE)
 _ADVERBS = re.compile(
     r"^(?:(?:clearly|indeed|thus|therefore|hence|then|simply|exactly|equal to|now|that|of course"
     r"|the|an?|surely|definitely|certainly|obviously|option|choice|letter|number|answer)(?![a-z])"
@@ -96,6 +93,8 @@ class _Known:
     letters: frozenset[str]
     words: frozenset[str]
     question: str
+    prepositions: frozenset[str]
+    """Those before its `which` or `what`."""
     longest: int
     """An option is named in this many characters at most."""
 
@@ -140,6 +139,7 @@ def _know(options: Mapping[str, str], question: str) -> _Known:
         letters=frozenset(options),
         words=frozenset(_words(stem)),
         question=f" {' '.join(_words(stem))} ",
+        prepositions=frozenset(map(str.casefold, _WHERE.findall(stem))),
         longest=max(map(len, options.values()), default=0) + _MAX_LABEL,
     )
 
@@ -150,9 +150,7 @@ def _key(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """List the words of a text, plurals and singulars alike."""
-    words = (word.casefold() for word in _WORD.findall(strip_markup(text)))
-    return [word if len(word) < 4 else word.removesuffix("s") for word in words if word != "s"]
+    return list_words(strip_markup(text))
 
 
 def _says_more(sentence: str, known: _Known) -> bool:
@@ -204,7 +202,7 @@ def _is_asked(subject: str, known: _Known, *, concludes: bool, is_label: bool) -
 
 def _read_predicate(predicate: str, known: _Known) -> str | None:
     """Read what a sentence says it is: all of it, or what stands before a reason."""
-    for start in (0, _end_of_adverbs(predicate)):
+    for start in (0, _end_of_adverbs(predicate, known)):
         for head, tail in _heads(predicate[start:], known):
             letter = _find_option(head, known)
             if letter is not None:
@@ -212,7 +210,10 @@ def _read_predicate(predicate: str, known: _Known) -> str | None:
     return None
 
 
-def _end_of_adverbs(predicate: str) -> int:
+def _end_of_adverbs(predicate: str, known: _Known) -> int:
+    first = predicate.partition(" ")[0].casefold()
+    if first in known.prepositions:
+        return len(first) + 1
     adverbs = _ADVERBS.match(predicate)
     return adverbs.end() if adverbs else 0
 
@@ -268,9 +269,9 @@ def _read_subject(clause: str, known: _Known) -> str | None:
         rest = " ".join(words[length:])
         if letter is None or is_doubtful(rest) or not _REVERSED.isdisjoint(known.words):
             continue
-        said = " ".join(_words(rest))
-        is_one = len(said.split()) > 1 and len(said) > len("is the ")
-        return letter if is_one and f" {said} " in known.question else None
+        predicate = " ".join(_words(rest))
+        is_one = len(predicate.split()) > 1 and len(predicate) > len("is the ")
+        return letter if is_one and f" {predicate} " in known.question else None
     return None
 
 
@@ -279,7 +280,7 @@ def _read_object(clause: str, known: _Known) -> str | None:
     words = clause.split()
     for length in range(2, len(words)):
         lead = _words(" ".join(words[:length]))
-        if not lead or lead[-1] not in known.words - _NO_VERBS:
+        if not lead or lead[-1] not in known.prepositions | (known.words - _NO_VERBS):
             continue
         is_ours = known.words | _STANDS_FOR_IT | {"he", "she", "they"} >= set(lead)
         letter = _find_option(" ".join(words[length:]), known) if is_ours else None

@@ -8,9 +8,9 @@ s = 1.2`. Numbers may be written in words.
 import re
 from itertools import pairwise
 
-from whet.answers.clauses import stem
 from whet.answers.doubt import is_doubtful
 from whet.answers.withdrawal import DISOWNING, is_disowned
+from whet.tasks.qa.question_words import list_words
 from whet.tasks.qa.table_values import (
     ComparisonRule,
     agrees,
@@ -47,19 +47,17 @@ _CLAUSE = re.compile(r"; |,? (?:so|hence|thus|therefore),? |(?<=[a-z])\. ")
 _ASKED = re.compile(r"[^.?!\n]*\?")
 _LABEL_START = re.compile(r"[,;\n]|\band\b|\\\\")
 _GENERIC = frozenset(
-    map(
-        stem,
-        _WORD.findall(
-            "the a an this that it its they them their he she we i there is are was were be been"
-            " has have had do does did so thus hence therefore then and of in on at for to from by"
-            " with which total altogether overall all sum count number amount value answer result"
-            " get got give gives giving make makes making find found see shows show lists list"
-            " listed read off according table row column entry data s equals equal come comes"
-            " exactly just times such out cell now final"
-        ),
+    list_words(
+        "the a an this that it its they them their he his she her we i there is are was were be"
+        " been has have had do does did so thus hence therefore then and of in on at for to from"
+        " by with which total altogether overall all sum count number amount value answer result get got"
+        " give gives giving make makes making find found see shows show lists list listed read off"
+        " according table row column entry data equals equal come comes exactly just times such out"
+        " cell now final difference"
     )
 )
 _DISOWNING = DISOWNING - {"them", "these", "those", "according"}
+_DEVIATION = re.compile(r"(?<![\w'’])s(?=[\s_{}=:]*\Z)")
 _SAME = {"mu": "mean", "x": "mean", "bar": "mean", "averag": "mean", "avg": "mean"}
 _SAME |= {"s": "deviat", "sd": "deviat", "std": "deviat", "stdev": "deviat", "sigma": "deviat"}
 _SAME |= {"standard": "deviat", "deviation": "deviat", "dev": "deviat", "var": "varianc"}
@@ -87,14 +85,23 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
     if _is_unsure(plain):
         return False
     clause = _YEAR.sub(" ", plain_text(_CLAUSE.split(plain.rstrip(". "))[-1]))
-    asked = {number[0].strip() for number in _NUMBER.finditer(_asked(rule))}
-    numbers = list(_NUMBER.finditer(clause))
-    if len(numbers) > 1:
-        numbers = [number for number in numbers if number[0].strip() not in asked]
-    if len(numbers) != 1 or is_disowned(clause[: numbers[0].start()]):
+    number = _only_number(clause, rule)
+    if number is None or is_disowned(clause[: number.start()]):
         return False
     words = set(_stems(_NUMBER.sub(" ", clause)))
-    return words <= _GENERIC | set(_known_words(rule)) and agrees(golds[0], numbers[0][0], rule)
+    return words <= _GENERIC | set(_known_words(rule)) and agrees(golds[0], number[0], rule)
+
+
+def _only_number(clause: str, rule: ComparisonRule) -> re.Match[str] | None:
+    """Find the one number of a clause behind its last `=`, those of the question aside."""
+    start = clause.rfind("=") + 1
+    numbers = list(_NUMBER.finditer(clause, start))
+    if _NOT_PLAIN.search(clause, start) or _is_turned_round(clause, rule):
+        return None
+    if len(numbers) > 1:
+        asked = {number[0].strip() for number in _NUMBER.finditer(_asked(rule))}
+        numbers = [number for number in numbers if number[0].strip() not in asked]
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def in_digits(text: str) -> str:
@@ -113,24 +120,39 @@ def is_about_another_row(sentence: str, rule: ComparisonRule) -> bool:
     >>> is_about_another_row("Bob has 3.", ComparisonRule(question=question))
     True
     """
-    asked = _asked(rule).casefold()
+    wanted = _rows_named(_asked(rule), rule)
+    named = _rows_named(sentence, rule)
+    return bool(named and wanted) and set(named).isdisjoint(wanted)
+
+
+def _is_turned_round(sentence: str, rule: ComparisonRule) -> bool:
+    """Whether a question that compares two rows has them in another order than its answer."""
+    asked = _asked(rule)
+    if " than " not in asked:
+        return False
+    named = _rows_named(sentence, rule)
+    return bool(named) and named[:1] != _rows_named(asked, rule)[:1]
+
+
+def _rows_named(text: str, rule: ComparisonRule) -> list[str]:
+    """List the rows of the table that a text names, in its order."""
     lines = [line.strip(" |") for line in rule.question.splitlines() if "|" in line]
     names = {line.partition("|")[0].strip().casefold() for line in lines[:_MAX_ROWS]}
-    names = {name for name in names if _WORD.search(name)}
-    plain = plain_text(sentence).casefold()
-    named = {name for name in names if _has_name(plain, name)}
-    wanted = {name for name in names if _has_name(asked, name)}
-    return bool(named and wanted) and named.isdisjoint(wanted)
+    plain = plain_text(text).casefold()
+    found = {name: _find_name(plain, name) for name in names if _WORD.search(name)}
+    return sorted(
+        (name for name, place in found.items() if place >= 0), key=lambda name: found[name]
+    )
 
 
-def _has_name(text: str, name: str) -> bool:
-    return name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+def _find_name(text: str, name: str) -> int:
+    match = name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
+    return match.start() if match else -1
 
 
 def _is_unsure(text: str) -> bool:
     words = re.findall(r"[\w'’]+", text.lower())
-    is_more = _NOT_PLAIN.search(text) is not None or is_doubtful(text)
-    return is_more or not _DISOWNING.isdisjoint(words)
+    return is_doubtful(text) or not _DISOWNING.isdisjoint(words)
 
 
 def _to_digits(match: re.Match[str]) -> str:
@@ -140,7 +162,7 @@ def _to_digits(match: re.Match[str]) -> str:
 
 
 def _stems(text: str) -> list[str]:
-    return [stem(word.lower()) for word in _WORD.findall(text)]
+    return [word for word in list_words(text) if not word[0].isdigit()]
 
 
 def _known_words(rule: ComparisonRule) -> list[str]:
@@ -157,7 +179,7 @@ def _asked(rule: ComparisonRule) -> str:
 
 def _states_list(golds: list[str], text: str, rule: ComparisonRule) -> bool:
     """Whether a text has just these numbers, bare or with names in the order of the question."""
-    if _is_unsure(text):
+    if _is_unsure(text) or _NOT_PLAIN.search(text):
         return False
     plain = plain_text(text)
     numbers = list(_NUMBER.finditer(plain))
@@ -177,6 +199,7 @@ def _states_list(golds: list[str], text: str, rule: ComparisonRule) -> bool:
 def _are_in_order(labels: list[str], rule: ComparisonRule) -> bool:
     """Whether the names of numbers come in the order in which the question has them."""
     asked = [_SAME.get(word, word) for word in _known_words(rule)]
+    labels = [_DEVIATION.sub("sd", label) for label in labels]
     names = [[_SAME.get(word, word) for word in _stems(label)] for label in labels]
     if not any(set(words) - _GENERIC for words in names):
         return True

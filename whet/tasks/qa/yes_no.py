@@ -165,14 +165,14 @@ def _predicate_word(shown: str) -> Word | None:
     if line is None or len(line.text) > MAX_SPAN or is_denied(shown, line.start, line.end):
         return None
     sentence = _SENTENCE_END.split(strip_markup(line.text))[-1].strip().rstrip(".! ")
-    found = _PREDICATE.search(sentence)
-    if found is None or _DOUBTED.search(
-        sentence, 0, found.start("word" if found["word"] else "truth")
+    match = _PREDICATE.search(sentence)
+    if match is None or _DOUBTED.search(
+        sentence, 0, match.start("word" if match["word"] else "truth")
     ):
         return None
-    start, end = found.span("word" if found["word"] else "truth")
+    start, end = match.span("word" if match["word"] else "truth")
     is_denied_here = is_denied(sentence, start, end) or is_disowned(sentence[:start])
-    return None if is_denied_here else _WORDS[(found["word"] or found["truth"]).lower()]
+    return None if is_denied_here else _WORDS[(match["word"] or match["truth"]).lower()]
 
 
 def read_word(text: str, *, must_be_whole: bool) -> Word | None:

@@ -148,13 +148,13 @@ def _read_sentence(text: str, target: int) -> tuple[str, Expression] | None:
     if sentence is None:
         return None
     plain = _MAKES.sub(" = ", sentence.translate(SIGNS))
-    found: dict[tuple[object, ...], tuple[str, Expression]] = {}
+    expression_by_key: dict[tuple[object, ...], tuple[str, Expression]] = {}
     for run in _RUN.finditer(plain):
         expression = _parse(run[0].strip(" ="), target)
         if expression is not None and len(expression.leaves) > 1:
             key = (*expression.leaves, expression.value)
-            found[key] = (run[0].strip(" ="), expression)
-    return next(iter(found.values())) if len(found) == 1 else None
+            expression_by_key[key] = (run[0].strip(" ="), expression)
+    return next(iter(expression_by_key.values())) if len(expression_by_key) == 1 else None
 
 
 def _join_all(numbers: Sequence[int], rng: Random) -> _Term | None:

@@ -1,0 +1,28 @@
+"""The words of a question and of a sentence that answers it, in the same form for all their forms:
+`how many did Ann win` and `Ann wins`, `Ann won`."""
+
+import re
+
+from whet.answers.clauses import stem
+
+_WORD = re.compile(r"[^\W_]+")
+_PAST = {
+    **{"began": "begin", "won": "win", "wrote": "write", "found": "find", "took": "take"},
+    **{"made": "make", "gave": "give", "came": "come", "went": "go", "became": "become"},
+    **{"grew": "grow", "fell": "fall", "rose": "rise", "sold": "sell", "bought": "buy"},
+    **{"paid": "pay", "spent": "spend", "lost": "lose", "left": "leave", "ran": "run"},
+    **{"ate": "eat", "drank": "drink", "built": "build", "held": "hold", "led": "lead"},
+    **{"met": "meet", "sent": "send", "caught": "catch", "taught": "teach", "drove": "drive"},
+    **{"rode": "ride", "sang": "sing", "swam": "swim", "flew": "fly", "drew": "draw"},
+    **{"brought": "bring", "kept": "keep", "said": "say", "told": "tell", "got": "get"},
+}
+
+
+def list_words(text: str) -> list[str]:
+    """List the stems of the words and numbers of a text.
+
+    >>> list_words("Ann won Bob's games.") == list_words("ann wins bob game")
+    True
+    """
+    words = (word.casefold() for word in _WORD.findall(text))
+    return [stem(_PAST.get(word, word)) for word in words if word != "s"]
