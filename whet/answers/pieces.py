@@ -47,9 +47,9 @@ _TURNS = re.compile(rf"(?i){any_of(CHOICE, TURN, FALSE, UNSURE)}|\?")
 _AROUND = re.compile(r"\b(?:turned|read|way) around\b")
 _GOES_ON = re.compile(
     r"[\s*`$\"'”.!)]*(?:\Z|(?:[,;:–—-]\s*|\(|\b)(?:i\.e\.|that(?: is|['’]s)|since|because|as"
-    r"|where|which|by|after|when|from|for|in|with|so|one|formed|made|built|being|namely|taken|read|reading"
-    r"|joined|the|all|it|this|we|[a-z] (?:from|of|for|is)|[0-9]{1,3} (?:letters|characters|signs)"
-    r"|first|if you|and that|hence|thus|therefore|at|on|backwards|reversed|→|->|⇒)(?!\w)"
+    r"|where|which|by|after|when|from|for|in|with|so|one|formed|made|built|being|namely|taken|read"
+    r"|reading|joined|the|all|it|this|we|[a-z] (?:from|of|for|is)"
+    r"|[0-9]{1,3} (?:letters|characters|signs)|first|if you|and that|hence|thus|therefore|at|on|backwards|reversed|→|->|⇒)(?!\w)"
     r"(?!.*\b(?:no|also|another|others?)\b)|\s*(?:→|->|⇒))",
     re.IGNORECASE,
 )

@@ -56,7 +56,8 @@ _TYPE = re.compile(
 _PIECE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*|(?<![\w)\]])([\[{][^\n]*[\]}])(?![\w(\[])")
 _QUOTED = re.compile(r"`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"")
 _CUE = re.compile(
-    rf"\b(?:{_GIVES}|get|obtain|results?|is|are|be|input|argument|use|take|choose|pick|try|pass)\b|[=→⇒:]|\w\(",
+    rf"\b(?:{_GIVES}|get|obtain|results?|is|are|be|input|argument|use|take|choose|pick|try|pass)\b"
+    r"|[=→⇒:]|\w\(",
     re.IGNORECASE,
 )
 """Without it no sentence speaks of a value."""

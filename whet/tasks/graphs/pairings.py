@@ -14,7 +14,8 @@ _LIST = r"[0-9]{1,4}(?:(?:\s?,\s?(?:and )?|\s(?:and )?)[0-9]{1,4}(?![0-9]))*+(?!
 _BEHIND_LETTER = re.compile(
     r"(?<![\w\\])\**(?:atoms? )?(?:(?:from|of|in|for) )?(?:the )?(?:molecule )?([AB])\b\**"
     r"(?:\s?(?:atoms|nodes|vertices))?"
-    rf"(?:[\s:=*$\\–—]|\b(?:take|use|choose|pick|keep|atoms|nodes)\b){{1,6}}[({{\\]{{0,2}}\s?({_LIST})"
+    rf"(?:[\s:=*$\\–—]|\b(?:take|use|choose|pick|keep|atoms|nodes)\b){{1,6}}"
+    rf"[({{\\]{{0,2}}\s?({_LIST})"
     r"(?![^\n]{0,3}→)"
 )
 """`**A:** 0, 1, 2`; `From A take {0, 1}`"""

@@ -20,8 +20,8 @@ _FUNCTIONS = (
     "|alpha|beta|lambda|dx|dy|dt|mod|gcd|lcm"
 )
 _SMALL_WORDS = (
-    "is|as|at|by|be|do|go|he|if|in|it|me|my|no|of|on|or|so|to|up|us|we|an|am|cm|mm|km|kg|ml|ft|th|nd"
-    "|rd|st|pm"
+    "is|as|at|by|be|do|go|he|if|in|it|me|my|no|of|on|or|so|to|up|us|we|an|am|cm|mm|km|kg|ml|ft|th"
+    "|nd|rd|st|pm"
 )
 _PROSE = re.compile(
     rf"(?<![A-Za-z_\\])(?!(?:{_FUNCTIONS})(?![A-Za-z]))(?:[A-Za-z][A-Za-z'’-]+[A-Za-z]"
@@ -52,7 +52,8 @@ _UNFINISHED = re.compile(r"[-−]?[0-9][0-9.,]*(?:\s*[-+−*·×/]\s*[0-9][0-9.,
 """A sum or product of numbers that is not worked out."""
 _LIST = re.compile(r"[\[({][^\[\](){}]*,[^\[\](){}]*[\])}]")
 _WITH_UNIT = re.compile(
-    r"[-+−]?[0-9][0-9.,]*(?:/[0-9]+)?(?:\s?[gmshLNJWVAKCF]|\st)(?:[/·][gmshLNJWVAKt])?(?:\^?[23²³])?"
+    r"[-+−]?[0-9][0-9.,]*(?:/[0-9]+)?(?:\s?[gmshLNJWVAKCF]|\st)(?:[/·][gmshLNJWVAKt])?"
+    r"(?:\^?[23²³])?"
     r"|[0-9:.]+\s?[ap]\.?m\.?"
 )
 _HINDERS = re.compile(r"[$\\°?≠≈~|#@]|https?:")

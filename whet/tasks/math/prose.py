@@ -87,7 +87,8 @@ _NO_LAST_WORD = re.compile(
 _ASIDE = re.compile(
     r"(?:,|\s\()\s*(?:attained|achieved|reached|obtained|occurring|when|where|not|rather than"
     r"|instead of|because|since|as(?= [0-9(]))\b"
-    r"(?![^\n]*\b(?:so|thus|hence|therefore|then|gives?|giving|makes?|leaves?|leaving|total|is|are|has|have|get)\b)",
+    r"(?![^\n]*\b(?:so|thus|hence|therefore|then|gives?|giving|makes?|leaves?|leaving|total"
+    r"|is|are|has|have|get)\b)",
     re.IGNORECASE,
 )
 """From here a line says where or why, and concludes nothing: `5, attained when x = 2`."""

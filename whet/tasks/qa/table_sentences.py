@@ -50,10 +50,10 @@ _GENERIC = frozenset(
     list_words(
         "the a an this that it its they them their he his she her we i there is are was were be"
         " been has have had do does did so thus hence therefore then and of in on at for to from"
-        " by with which total altogether overall all sum count number amount value answer result get got"
-        " give gives giving make makes making find found see shows show lists list listed read off"
-        " according table row column entry data equals equal come comes exactly just times such out"
-        " cell now final difference"
+        " by with which total altogether overall all sum count number amount value answer result"
+        " get got give gives giving make makes making find found see shows show lists list"
+        " listed read off according table row column entry data equals equal come comes exactly"
+        " just times such out cell now final difference"
     )
 )
 _DISOWNING = DISOWNING - {"them", "these", "those", "according"}
