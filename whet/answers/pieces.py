@@ -49,7 +49,8 @@ _GOES_ON = re.compile(
     r"[\s*`$\"'”.!)]*(?:\Z|(?:[,;:–—-]\s*|\(|\b)(?:i\.e\.|that(?: is|['’]s)|since|because|as"
     r"|where|which|by|after|when|from|for|in|with|so|one|formed|made|built|being|namely|taken|read"
     r"|reading|joined|the|all|it|this|we|[a-z] (?:from|of|for|is)"
-    r"|[0-9]{1,3} (?:letters|characters|signs)|first|if you|and that|hence|thus|therefore|at|on|backwards|reversed|→|->|⇒)(?!\w)"
+    r"|[0-9]{1,3} (?:letters|characters|signs)|first|if you"
+    r"|and that|hence|thus|therefore|at|on|backwards|reversed|→|->|⇒)(?!\w)"
     r"(?!.*\b(?:no|also|another|others?)\b)|\s*(?:→|->|⇒))",
     re.IGNORECASE,
 )
