@@ -256,8 +256,9 @@ def read_answer_line(line: str) -> AnswerLine | None:
         bare = bare[: remark.start()]
     bare = write_plainly(_EQUALS.sub(" = ", bare))
     answer = _read_answer(line)
-    if answer is None or not (answer.expression or answer.is_no_solution):
-        answer = _read_answer(bare) or answer
+    if not _says_much(answer):
+        plain = _read_answer(bare)
+        answer = plain if answer is None or _says_much(plain) else answer
     if answer is None and (lead := _SOME_LEAD.match(bare)) and not is_doubtful(line):
         named = _read_answer(bare[lead.end() :])
         is_whole = named and named.expression and len(named.expression.leaves) == 4
@@ -266,6 +267,10 @@ def read_answer_line(line: str) -> AnswerLine | None:
         named = _read_answer(bare[again.end() :].removesuffix("."))
         return named if _has_hand(named) else None
     return answer
+
+
+def _says_much(answer: AnswerLine | None) -> bool:
+    return answer is not None and (answer.expression is not None or answer.is_no_solution)
 
 
 def _strip_words(line: str) -> str:

@@ -63,6 +63,7 @@ _SENTENCE_END = re.compile(
 _REASON_BEFORE = re.compile(r"(?i)(?:since|because|as|after|having|given)\b[^.;]{3,200}, ")
 _REASON_BEHIND = re.compile(r"(?::|,? (?:since|because|as(?! far\b))\b| [–—-]) ")
 _NO_REASON = re.compile(r"(?i)= ?24\b|\b(?:but|except|only|yet|so far)\b")
+_BOLD = re.compile(r"\*\*(?!\w)|(?<!\w)\*\*")
 _STOP = re.compile(r"[.!;] +")
 _LEAVES_OPEN = re.compile(
     rf"(?i){any_of(CHOICE.removeprefix('or|'), TURN, FALSE)}|\b(?:may|might|could)\b(?! not)"
@@ -85,7 +86,7 @@ def write_no_solution(text: str) -> str:
         return text
     end = cut_remarks(text)
     start = len(end) - len(end[end.rfind("\n") + 1 :].rpartition("</think>")[2])
-    line = end[start:].replace("**", "").strip("#*_`$> ")
+    line = _BOLD.sub("", end[start:]).strip("#*_`$> ")
     last = _SENTENCE_END.split(line)[-1]
     lead = line[: len(line) - len(last)]
     is_said = any(map(_NO_SOLUTION.fullmatch, _without_reason(last, line)))

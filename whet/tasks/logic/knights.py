@@ -115,11 +115,12 @@ class Knights(GeneratedTask):
 
 
 def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
-    """Read who is what; None if a clause says more or again, nobody where two differ.
+    """Read who is what; None if a clause says more, nobody where two differ.
 
     The names are those that `both` and `everyone` stand for.
     """
     roles: dict[str, str] = {}
+    is_same = True
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
     if (table := parse_markdown(plain)) is not None:
         plain = "\n".join(": ".join(row) for row in table[1:])
@@ -137,9 +138,9 @@ def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
             return None
         role = _role((match[3].lower() == "knight") != bool(match[2]))
         if (name := match[1].casefold()) in roles:
-            return None if roles[name] == role else {}
+            is_same &= roles[name] == role
         roles[name] = role
-    return roles or None
+    return (roles if is_same else {}) if roles else None
 
 
 def _list_roles(names: str, role: str) -> str:
