@@ -74,7 +74,8 @@ _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
 
 _TO_WORK_OUT = re.compile(r"(?:d/d[a-z]|\\frac\{d\}\{d[a-z]\}|(?:\\int|∫|\\lim|lim)(?![a-z]))")
 """The start of what a question asks to work out."""
-_DOTS = re.compile(r"\.\.\.|…|\\[cl]?dots(?![a-z])")
+_DOTS = re.compile(r"[+·*]\s*(?:\.\.\.|…|\\[cl]?dots(?![a-z]))\s*[+·*]")
+"""A sum or product that goes on."""
 _REWRITE = re.compile(
     r"(?i)\b(?:factor|expand|simplif|multiply|rewrite|write|express|complet|combine|reduce)"
 )
