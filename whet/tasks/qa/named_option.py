@@ -25,7 +25,7 @@ from whet.answers.doubt import (
 from whet.answers.final_answer import decided_text, has_open_box, has_open_tag
 from whet.answers.sentences import last_line
 from whet.answers.withdrawal import DISOWNING, RETREATING, find_replacement, is_disowned
-from whet.tasks.qa.question_words import list_words
+from whet.tasks.qa.question_words import list_stems
 from whet.tasks.qa.stated import strip_markup
 
 _MAX_LINE = 600
@@ -43,18 +43,18 @@ _IS = re.compile(
 _CONTRACTED = re.compile(r"\b(it|that|this|what|which|answer|letter|option)['’]s\b", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:of|among|out of) (?:the|these|all|our)\b[^,]{0,40}, ", re.IGNORECASE)
 _STANDS_FOR_IT = frozenset(
-    list_words(
+    list_stems(
         "it its this that the so thus hence therefore then and now finally right correct best only"
         " final option choice letter answer pick selection question asked for we have get want need"
         " must will would should has to there my our value total result overall all in which i go"
         " as being thing one here looking"
     )
 )
-_NAMES_IT = frozenset(list_words("it this that letter option choice answer pick selection"))
-_INDEFINITE = frozenset(list_words("a an one some another each any every no first next"))
-_REVERSED = frozenset(list_words("not except least false incorrect untrue never wrong"))
-_PREPOSITIONS = frozenset(list_words("in on at by from to with for"))
-_NO_VERBS = _PREPOSITIONS | frozenset(list_words("of into and or than as the a an if is it what"))
+_NAMES_IT = frozenset(list_stems("it this that letter option choice answer pick selection"))
+_INDEFINITE = frozenset(list_stems("a an one some another each any every no first next"))
+_REVERSED = frozenset(list_stems("not except least false incorrect untrue never wrong"))
+_PREPOSITIONS = frozenset(list_stems("in on at by from to with for"))
+_NO_VERBS = _PREPOSITIONS | frozenset(list_stems("of into and or than as the a an if is it what"))
 """What is no verb right before an option: `he pays $15`."""
 _WHERE = re.compile(r"\b(in|on|at|by|from|to|with|for) (?:which|what)\b", re.IGNORECASE)
 _ADVERBS = re.compile(
@@ -150,7 +150,7 @@ def _key(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return list_words(strip_markup(text))
+    return list_stems(strip_markup(text))
 
 
 def _says_more(sentence: str, known: _Known) -> bool:

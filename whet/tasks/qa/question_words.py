@@ -18,10 +18,10 @@ _PAST = {
 }
 
 
-def list_words(text: str) -> list[str]:
+def list_stems(text: str) -> list[str]:
     """List the stems of the words and numbers of a text.
 
-    >>> list_words("Ann won Bob's games.") == list_words("ann wins bob game")
+    >>> list_stems("Ann won Bob's games.") == list_stems("ann wins bob game")
     True
     """
     words = (word.casefold() for word in _WORD.findall(text))

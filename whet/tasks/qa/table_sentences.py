@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from whet.answers.doubt import is_doubtful
 from whet.answers.withdrawal import DISOWNING, is_disowned
-from whet.tasks.qa.question_words import list_words
+from whet.tasks.qa.question_words import list_stems
 from whet.tasks.qa.table_values import (
     ComparisonRule,
     agrees,
@@ -47,7 +47,7 @@ _CLAUSE = re.compile(r"; |,? (?:so|hence|thus|therefore),? |(?<=[a-z])\. ")
 _ASKED = re.compile(r"[^.?!\n]*\?")
 _LABEL_START = re.compile(r"[,;\n]|\band\b|\\\\")
 _GENERIC = frozenset(
-    list_words(
+    list_stems(
         "the a an this that it its they them their he his she her we i there is are was were be"
         " been has have had do does did so thus hence therefore then and of in on at for to from"
         " by with which total altogether overall all sum count number amount value answer result"
@@ -162,7 +162,7 @@ def _to_digits(match: re.Match[str]) -> str:
 
 
 def _stems(text: str) -> list[str]:
-    return [word for word in list_words(text) if not word[0].isdigit()]
+    return [word for word in list_stems(text) if not word[0].isdigit()]
 
 
 def _known_words(rule: ComparisonRule) -> list[str]:
