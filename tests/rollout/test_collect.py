@@ -9,7 +9,13 @@ import pytest
 from whet.engine.base import Request, SamplingParams
 from whet.grading.grader import Grader
 from whet.proofs.fixtures import ScriptedEngine
-from whet.rollout.collect import ChatEngine, GroupRequest, collect_groups, sample_and_grade
+from whet.rollout.collect import (
+    ChatEngine,
+    GroupRequest,
+    collect_groups,
+    requests_of_rank,
+    sample_and_grade,
+)
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_policy, tiny_tokenizer
 from whet.text.chat import ChatFormat
@@ -200,3 +206,39 @@ def test_the_native_engine_gives_the_same_rollouts_through_any_number_of_slots(s
     assert [[r.text for r in group] for group in found] == [
         [r.text for r in group] for group in expected
     ]
+
+
+class OneOf(World):
+    """A rank of several."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+
+
+@pytest.mark.parametrize(("num_groups", "samples", "size"), [(9, 8, 8), (1, 5, 3), (4, 4, 2)])
+def test_ranks_sample_equal_shares_that_are_disjoint_and_complete(
+    num_groups: int, samples: int, size: int
+) -> None:
+    requests = [
+        GroupRequest(
+            index=index,
+            problem=PROBLEMS[0],
+            sampling=SamplingParams(),
+            sample_ids=range(samples),
+        )
+        for index in range(num_groups)
+    ]
+
+    shares = [
+        [
+            (request.index, sample_id)
+            for request in requests_of_rank(requests, OneOf(rank, size), is_central=False)
+            for sample_id in request.sample_ids
+        ]
+        for rank in range(size)
+    ]
+
+    every = [(index, sample_id) for index in range(num_groups) for sample_id in range(samples)]
+    assert [pair for share in shares for pair in share] == every
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1

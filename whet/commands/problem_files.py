@@ -27,7 +27,7 @@ from whet.data.importers import FORMATS, find_format
 from whet.data.importers.mapped import parse_mapping
 from whet.data.levels import LevelColumn
 from whet.errors import ConfigError, DataError, visible
-from whet.level_bands import level_band
+from whet.level_bands import NUM_LEVELS, level_band
 from whet.rng import derive, make_rng
 from whet.store.files import check_overwrite, write_rows
 from whet.tasks.base import Task, list_problems
@@ -109,7 +109,6 @@ def format_payload_value(value: Json) -> str:
 
 MAX_REASONS = 10
 """How many reasons for leaving rows out are printed; the file lists all."""
-_LEVELS = 5
 MAX_DRAWS = 50
 """Draws for each problem asked for; a level with fewer different problems than that is said to be
 too small."""
@@ -254,9 +253,9 @@ def _parse_level(level: float) -> float:
     """Read 1 to 5 as the middle of a fifth, and a fraction below 1 as a difficulty."""
     if 0 <= level < 1:
         return level
-    if level not in range(1, _LEVELS + 1):
+    if level not in range(1, NUM_LEVELS + 1):
         raise ConfigError(f"--level {level:g} should be 1, 2, 3, 4 or 5, or a fraction from 0 to 1")
-    return (level - 0.5) / _LEVELS
+    return (level - 0.5) / NUM_LEVELS
 
 
 def _draw_problems(

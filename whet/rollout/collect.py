@@ -86,7 +86,7 @@ def collect_groups(
     """
     clock = clock or Clock()
     world = get_world()
-    sampler = _Sampler(chat_engine, _own_requests(requests, world, chat_engine.is_central))
+    sampler = _Sampler(chat_engine, requests_of_rank(requests, world, chat_engine.is_central))
     num_sampling_ranks = 1 if chat_engine.is_central else world.size
     rollout_by_id: dict[str, Rollout] = {}
     tag = f"responses to {len(requests)} problems (checksum {_checksum(requests):08x}), seed {seed}"
@@ -109,7 +109,7 @@ def collect_groups(
         ]
 
 
-def _own_requests(
+def requests_of_rank(
     requests: Sequence[GroupRequest], world: World, is_central: bool
 ) -> list[GroupRequest]:
     """Return this rank's requests: ranks get equally many samples. Only a group on a border is cut,

@@ -23,7 +23,7 @@ from whet.tasks.graphs.claimed_lists import (
 )
 from whet.tasks.graphs.instance import Names
 from whet.tasks.graphs.named_runs import compare_lists_of, find_stated_run
-from whet.tasks.graphs.pairings import read_named_lists, read_pairs
+from whet.tasks.graphs.pairings import read_atom_pairs, read_named_lists
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
@@ -112,7 +112,7 @@ def read_final_list(text: str) -> NodeListReply | None:
     >>> read_final_list("0 → 2, 1 → 0, 2 → 1").lists
     ((2, 0, 1),)
     """
-    if "[" not in text and (pairs := read_pairs(text)):
+    if "[" not in text and (pairs := read_atom_pairs(text)):
         partners = tuple(b for _, b in sorted(pairs))
         is_whole = sorted(a for a, _ in pairs) == list(range(len(pairs)))
         return _list_reply(partners) if is_whole else None
@@ -161,7 +161,7 @@ def read_two(text: str) -> NodeListReply | None:
 
 
 def _read_two_without_brackets(text: str) -> NodeListReply | None:
-    if pairs := read_pairs(text):
+    if pairs := read_atom_pairs(text):
         return _list_reply(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
     named = read_named_lists(text)
     return _list_reply(tuple(named[0]), tuple(named[1])) if named else None

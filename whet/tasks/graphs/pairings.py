@@ -37,10 +37,10 @@ _CHOICE = re.compile(r"[\s)}]{0,3},? ?(?:or|/)\b")
 Pair = tuple[int, int]
 
 
-def read_pairs(text: str) -> list[Pair]:
+def read_atom_pairs(text: str) -> list[Pair]:
     """Read which atom of A goes with which of B, in the last lines; nothing from fewer than two.
 
-    >>> read_pairs("So the pairs are 0 → 1, 1 → 0.")
+    >>> read_atom_pairs("So the pairs are 0 → 1, 1 → 0.")
     [(0, 1), (1, 0)]
     """
     end = cut_remarks(text[-_MAX_END:])
