@@ -17,12 +17,12 @@ from typing import Literal
 
 from whet.errors import DataError
 from whet.level_bands import level_band
-from whet.tasks.answers import strip_text_commands
+from whet.tasks.answers import no_answer, strip_text_commands
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer, read_gold
 from whet.tasks.literals import parse_markdown
 from whet.tasks.logic.roles import write_roles_plainly
 from whet.tasks.logic.vocabulary import PEOPLE
-from whet.types import Json, Problem, Score, Split
+from whet.types import Json, Problem, Score, Split, Verdict
 
 _SIZES = ((2, 2), (3, 3), (4, 5), (6, 7), (8, 10))
 """Fewest and most people in each fifth of difficulty."""
@@ -57,6 +57,7 @@ _GROUP = re.compile(
     re.IGNORECASE,
 )
 """`Knights: Ada, Bob`"""
+_ROLE_AT_END = re.compile(r"\S (?:is (?:not )?an? |: ?)(?:knight|knave)[\s.,;*]*\Z", re.IGNORECASE)
 _LEAD = re.compile(
     r"\s*(?:(?:so|thus|therefore|hence)[,:]?\s+)?"
     r"(?:(?:the|my) (?:final )?answer is(?: that)?:?\s+)?",
@@ -89,7 +90,10 @@ class Knights(GeneratedTask):
         needs = "`NAME is a knight` lines"
         names = list(read_gold(problem, roles_of, needs))
         read = partial(roles_of, names=names)
-        return grade_final_answer(problem, text, read, _compare, needs=needs)
+        score = grade_final_answer(problem, text, read, _compare, needs=needs)
+        if score.verdict is Verdict.CORRECT and _goes_on_above(text, score.answer or ""):
+            return no_answer("people")
+        return score
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
         n = rng.randint(*_SIZES[level_band(level)])
@@ -115,12 +119,11 @@ class Knights(GeneratedTask):
 
 
 def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
-    """Read who is what; None if a clause says more, nobody where two differ.
+    """Read who is what; None if a clause says more or again, nobody where two differ.
 
     The names are those that `both` and `everyone` stand for.
     """
     roles: dict[str, str] = {}
-    is_same = True
     plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
     if (table := parse_markdown(plain)) is not None:
         plain = "\n".join(": ".join(row) for row in table[1:])
@@ -138,9 +141,17 @@ def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
             return None
         role = _role((match[3].lower() == "knight") != bool(match[2]))
         if (name := match[1].casefold()) in roles:
-            is_same &= roles[name] == role
+            return None if roles[name] == role else {}
         roles[name] = role
-    return (roles if is_same else {}) if roles else None
+    return roles or None
+
+
+def _goes_on_above(text: str, answer: str) -> bool:
+    """Whether the line right above an answer of one line says a role too, so that it is cut off."""
+    if "\n" in answer or (start := text.rfind(answer)) < 0:
+        return False
+    above = text[:start].rstrip(" *#>-").split("\n")
+    return len(above) > 1 and not above[-1] and _ROLE_AT_END.search(above[-2]) is not None
 
 
 def _list_roles(names: str, role: str) -> str:
