@@ -38,8 +38,11 @@ _NUMBER = re.compile(
     r"(?:\s?%|\s(?:hundred|thousand|million|billion)\b)?"
 )
 _ROUGHLY = re.compile(r"\\approx(?![a-z])|≈|~(?=\s?[0-9])")
-_NOT_PLAIN = re.compile(r"[<>≤≥≠±≈^×÷/+]|\\(?:[lg]eq?|neq?|pm|times|cdot|d?frac)(?![a-z])")
-"""With it a number is a limit, or a part of a formula."""
+_NOT_PLAIN = re.compile(
+    r"[<>≤≥≠±≈^×÷/+]|\\(?:[lg]eq?|neq?|pm|times|cdot|d?frac)(?![a-z])"
+    r"|[0-9][eE][-+]?[0-9]"
+)
+"""With it a number is a limit, or a part of a formula or of a power of ten."""
 _YEAR = re.compile(r"(?i)(?:,? |\A)(?:in|for|by|on|during|as of) (?:1[0-9]|20)[0-9]{2}\b,?")
 _WORD = re.compile(r"[^\W\d_]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
