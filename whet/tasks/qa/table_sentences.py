@@ -142,9 +142,10 @@ def _rows_named(text: str, rule: ComparisonRule) -> list[str]:
     lines = [line.strip(" |") for line in rule.question.splitlines() if "|" in line]
     names = {line.partition("|")[0].strip().casefold() for line in lines[:_MAX_ROWS]}
     plain = plain_text(text).casefold()
-    found = {name: _find_name(plain, name) for name in names if _WORD.search(name)}
+    place_by_name = {name: _find_name(plain, name) for name in names if _WORD.search(name)}
     return sorted(
-        (name for name, place in found.items() if place >= 0), key=lambda name: found[name]
+        (name for name, place in place_by_name.items() if place >= 0),
+        key=lambda name: place_by_name[name],
     )
 
 
