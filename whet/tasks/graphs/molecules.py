@@ -278,7 +278,8 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem[Any]] = {
             pair,
             "Find the largest common subgraph of two molecules: as many atoms of A as of B, such "
             "that the bonds among the chosen atoms of A, and no others, are matched by those among "
-            "the chosen atoms of B. Elements do not matter.",
+            "the chosen atoms of B. Elements do not matter, and the atoms of each list may be in "
+            "any order.",
             "[atom numbers of A], [atom numbers of B]",
             has_labels=False,
         ),
