@@ -14,14 +14,17 @@ import pytest
 from whet.errors import DataError
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.clrs import (
+    ALGORITHMS,
+    TRACED,
     Clrs,
     ClrsConfig,
     Item,
+    format_input,
     fraction_right,
+    has_one_way,
     parse_items,
     printout_of,
 )
-from whet.tasks.algorithms.clrs_algorithms import ALGORITHMS, TRACED, format_input, has_one_way
 from whet.types import Message, Problem, Verdict
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data" / "clrs_text.jsonl"

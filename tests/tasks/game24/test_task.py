@@ -141,6 +141,13 @@ def test_problems_without_numbers_are_refused_in_one_sentence():
             task.score(broken, "24")
 
 
+@pytest.mark.parametrize("numbers", [[0, 1, 2, 3], [1, 2, 3, 14]])
+def test_what_is_not_a_hand_is_refused_in_one_sentence(numbers):
+    broken = replace(Game24().problem((1, 6, 8, 13)), payload={"numbers": numbers})
+    with pytest.raises(DataError, match="a hand is four whole numbers from 1 to 13"):
+        Game24().vary(broken, 1)
+
+
 def test_unknown_formats_are_refused():
     with pytest.raises(ValidationError):
         Game24Config.model_validate({"format": "v9"})

@@ -7,7 +7,6 @@ others keep their order. All hands are searched at once, in numpy.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, combinations_with_replacement
@@ -16,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import DataError
 from whet.rng import derive, make_rng
 from whet.types import Split
 
@@ -79,15 +77,6 @@ def rated_hands(highest_card: int = HIGHEST_CARD) -> dict[Hand, Rating]:
     ratings = {hand: Rating(levels.get(hand), splits[hand]) for hand in HANDS}
     difficulties = [solved.difficulty(index) for index in order if solved.plays[index]]
     return ratings | _rate_training_hands(difficulties, highest_card)
-
-
-def hand_of(numbers: Sequence[int], highest_card: int = HIGHEST_CARD) -> Hand:
-    """Sort four numbers into a hand; anything else is a DataError."""
-    hand = tuple(sorted(numbers))
-    if hand not in rated_hands(highest_card):
-        limits = f"four whole numbers from 1 to {highest_card}"
-        raise DataError(f"a hand is {limits}, not {list(numbers)}")
-    return hand
 
 
 def _rate_training_hands(

@@ -16,6 +16,7 @@ from pydantic import Field
 from whet.answers.doubt import cut_remarks, is_denied
 from whet.answers.final_answer import decided_text, find_thought_end
 from whet.config import Config
+from whet.errors import DataError
 from whet.json_values import content_id
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
@@ -29,7 +30,7 @@ from whet.tasks.game24.expressions import (
     join,
     write_value,
 )
-from whet.tasks.game24.hands import HIGHEST_CARD, Hand, hand_of, rated_hands, winning_plays
+from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
     AnswerLine,
     Left,
@@ -40,8 +41,8 @@ from whet.tasks.game24.lines import (
     read_answer_line,
     read_line,
     without_checks,
+    write_no_solution,
 )
-from whet.tasks.game24.no_solution import write_no_solution
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.types import Json, Message, Problem, Score, Split, Verdict
 
@@ -176,7 +177,12 @@ class Game24(ConfiguredTask):
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _hand(self, numbers: Sequence[int]) -> Hand:
-        return hand_of(numbers, self.config.highest_card)
+        """Sort four numbers into a hand; anything else is a DataError."""
+        top = self.config.highest_card
+        hand = tuple(sorted(numbers))
+        if hand not in rated_hands(top):
+            raise DataError(f"a hand is four whole numbers from 1 to {top}, not {list(numbers)}")
+        return hand
 
     def _grade(self, problem: Problem, text: str) -> "Grade":
         hand = _numbers(problem)
@@ -237,12 +243,7 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     contents = [read_line(line) for line in lines]
     has_roll_back = any(isinstance(content, RollBackLine) for content in contents)
     board = Board(hand, may_jump=not has_roll_back)
-    steps: list[LineNote] = []
-    for line, content in zip(lines[:-1], contents[:-1], strict=True):
-        if isinstance(content, AnswerLine):
-            steps.append(LineNote(line=line, is_right=False, note="an answer before the last line"))
-        else:
-            steps.append(_play(board, line, content))
+    steps = [_play(board, *pair) for pair in zip(lines[:-1], contents[:-1], strict=True)]
     graded = _grade_last(board, is_solvable, lines[-1], contents[-1], steps)
     return replace(graded, progress=board.progress)
 
@@ -251,9 +252,11 @@ def _no_answer(note: str, steps: tuple[LineNote, ...] = ()) -> Grade:
     return Grade(verdict=Verdict.NO_ANSWER, answer=None, note=note, steps=steps)
 
 
-def _play(board: "Board", line: str, content: StepLine | RollBackLine | None) -> LineNote:
+def _play(board: "Board", line: str, content: Line) -> LineNote:
     if content is None:
         fault = "neither a step nor a roll back nor an answer"
+    elif isinstance(content, AnswerLine):
+        fault = "an answer before the last line"
     elif isinstance(content, StepLine):
         fault = board.step(content)
     else:

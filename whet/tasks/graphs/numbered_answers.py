@@ -16,11 +16,11 @@ from whet.tasks.graphs.numbered_readers import (
     read_assignments,
     read_final_number,
     read_shown_walk,
+    read_statement,
     read_table_rows,
     read_walk,
     read_yes_no,
 )
-from whet.tasks.graphs.numbered_statements import read_statement
 from whet.tasks.graphs.paths import lightest_path, max_matching
 from whet.tasks.graphs.questions import (
     GraphQuestion,

@@ -1,20 +1,15 @@
 """Whether two trees are the same answer, down to their expressions.
 
 Lists, sets, tuples, intervals, matrices, equations and inequalities are compared here; where bounds
-on an unknown meet intervals, both are compared as sets. `numeric` compares the expressions.
+on an unknown meet intervals, both are compared as sets: x < 1 or x >= 2 is (-∞, 1) ∪ [2, ∞).
+`numeric` compares the expressions.
 """
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from whet.tasks.math import tree
-from whet.tasks.math.bounds import (
-    DIFFERENCE,
-    find_variable,
-    is_union,
-    join_bounds,
-    list_components,
-    solution_set,
-)
 from whet.tasks.math.numeric import (
     MathConfig,
     is_rounding,
@@ -22,8 +17,9 @@ from whet.tasks.math.numeric import (
     read_residue,
     same_scalar,
     same_value,
+    to_float,
 )
-from whet.tasks.math.tree import Node, NotMathError, is_name
+from whet.tasks.math.tree import INFINITY, Node, NotMathError, is_name
 
 MAX_ITEMS = 64
 
@@ -31,6 +27,10 @@ _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "i
 _OPAQUE = ("lim", "sum", "prod", "int")
 _EMPTY = tree.symbol("∅")
 _BASIS = {letter: tree.symbol(f"vector {letter}") for letter in "ijk"}
+_DIFFERENCE = "difference"
+"""A set without another where neither is known."""
+_NEGATIVE_INFINITY = tree.negative(INFINITY)
+_REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
 def same_tree(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -46,7 +46,7 @@ def _same_by_kind(gold: Node, answer: Node, rules: MathConfig) -> bool:
         answer = read_residue(answer)
     if gold.kind == "relation" or answer.kind == "relation":
         return _same_relation(gold, answer, rules)
-    if gold.name == answer.name == DIFFERENCE:
+    if gold.name == answer.name == _DIFFERENCE:
         return _same_in_order(gold.args, answer.args, rules)
     gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
     gold, answer = _read_point(gold, answer), _read_point(answer, gold)
@@ -108,10 +108,10 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
     are_pairs = len(gold.args) == 2 and len(answer.args) == 2
     if has_unknowns and are_pairs and _same_pair(gold, answer):
         return True
-    gold_set = solution_set(gold)
-    answer_set = solution_set(answer)
+    gold_set = _solution_set(gold)
+    answer_set = _solution_set(answer)
     if gold_set is not None and answer_set is not None:
-        return find_variable(gold) == find_variable(answer) and same_tree(
+        return _find_variable(gold) == _find_variable(answer) and same_tree(
             gold_set, answer_set, rules
         )
     return _same_chain(gold, answer, rules)
@@ -155,7 +155,7 @@ def _same_chain(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 def _same_relation_and_value(gold: Node, answer: Node, rules: MathConfig) -> bool:
     relation, other = (gold, answer) if gold.kind == "relation" else (answer, gold)
-    solutions = solution_set(relation)
+    solutions = _solution_set(relation)
     if solutions is not None and _is_collection(other):
         is_list = other.kind == "seq" and other.name == ""
         return not is_list and same_tree(solutions, other, rules)
@@ -190,12 +190,12 @@ def _stated_value(relation: Node) -> Node | None:
 
 
 def _same_collection(gold: Node, answer: Node, rules: MathConfig) -> bool:
-    gold, answer = (join_bounds(side) or side for side in (gold, answer))
-    if is_union(gold) or is_union(answer):
+    gold, answer = (_join_bounds(side) or side for side in (gold, answer))
+    if _is_union(gold) or _is_union(answer):
         if not (_is_collection(gold) and _is_collection(answer)):
             return False
         return _same_in_any_order(
-            list_components(gold), list_components(answer), rules, is_set=True
+            _list_components(gold), _list_components(answer), rules, is_set=True
         )
     if gold.kind != "seq" or answer.kind != "seq":
         return _same_single(gold, answer, rules)
@@ -313,4 +313,106 @@ def _is_assignment(node: Node) -> bool:
 
 
 def _is_collection(node: Node) -> bool:
-    return node.kind == "seq" or is_union(node) or node == _EMPTY
+    return node.kind == "seq" or _is_union(node) or node == _EMPTY
+
+
+def _solution_set(relation: Node) -> Node | None:
+    """Turn bounds on one unknown, or on its absolute value, into an interval or union."""
+    if relation.name == "!=":
+        unknown, point = relation.args
+        if unknown.kind != "symbol" or tree.symbols(point):
+            return None
+        below = tree.seq("()", (_NEGATIVE_INFINITY, point))
+        return tree.call("union", below, tree.seq("()", (point, INFINITY)))
+    parts = relation.args
+    signs = relation.name.split()
+    if all(sign in (">", ">=") for sign in signs):
+        parts = parts[::-1]
+        signs = [sign.replace(">", "<") for sign in reversed(signs)]
+    if len(parts) == 2 and _is_bounded(parts[0]):
+        parts = (_NEGATIVE_INFINITY, *parts)
+        signs.insert(0, "<")
+    elif len(parts) == 2:
+        parts = (*parts, INFINITY)
+        signs.append("<")
+    is_chain = len(parts) == 3 and set(signs) <= {"<", "<="} and _is_bounded(parts[1])
+    if not is_chain or tree.symbols(parts[0]) or tree.symbols(parts[2]):
+        return None
+    low, middle, high = parts
+    right = _interval(low, signs[0], high, signs[1])
+    if middle.kind != "call":
+        return right
+    if low == _NEGATIVE_INFINITY:
+        return _interval(tree.negative(high), signs[1], high, signs[1])
+    left = _interval(tree.negative(high), signs[1], tree.negative(low), signs[0])
+    return tree.call("union", left, right)
+
+
+def _is_bounded(node: Node) -> bool:
+    if node.kind == "call" and node.name == "abs":
+        node = node.args[0]
+    if node.kind == "mul":  # g(x)
+        return is_name(node) and any(part.name in ("f", "g", "h") for part in node.args)
+    return node.kind == "symbol" and node.name not in tree.CONSTANTS
+
+
+def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
+    brackets = ("[" if low_sign == "<=" else "(") + ("]" if high_sign == "<=" else ")")
+    return tree.seq(brackets, (low, high))
+
+
+def _join_bounds(node: Node) -> Node | None:
+    """Turn bounds on one unknown into a set: x < 1, x > 2 a union, and x > 1, x < 2 an interval."""
+    if node.kind != "seq" or node.name or len(node.args) < 2 or _find_variable(node) is None:
+        return None
+    sides = []
+    for part in node.args:
+        side = _solution_set(part) if part.kind == "relation" else None
+        if side is None or side.kind != "seq":
+            return None
+        sides.append(side)
+    sides.sort(key=lambda side: _location(side.args[0]))
+    if all(_location(a.args[1]) <= _location(b.args[0]) for a, b in pairwise(sides)):
+        return tree.call("union", *sides)
+    low = sides[0]
+    high = sides[-1]
+    if len(sides) > 2 or low.args[0] != _NEGATIVE_INFINITY or high.args[1] != INFINITY:
+        return None
+    return tree.seq(high.name[0] + low.name[1], (high.args[0], low.args[1]))
+
+
+def _location(end: Node) -> float:
+    """Say where the end of an interval lies; NaN, neither before nor behind, if that is unknown."""
+    if end in (INFINITY, _NEGATIVE_INFINITY):
+        return math.inf if end == INFINITY else -math.inf
+    return to_float(end)
+
+
+def _list_components(node: Node) -> list[Node]:
+    """List the parts of a union, single points by themselves; anything else is its only part.
+
+    The reals without some numbers are the intervals between those.
+    """
+    if node.kind == "call" and node.name == "without":
+        whole, points = node.args
+        is_known = points.name == "{}" and all(part.kind == "number" for part in points.args)
+        if whole not in _REALS or not is_known:
+            return [node._replace(name=_DIFFERENCE)]
+        numbers = sorted(set(points.args), key=lambda part: part.value)
+        ends = pairwise([_NEGATIVE_INFINITY, *numbers, INFINITY])
+        return [tree.seq("()", pair) for pair in ends]
+    parts: list[Node] = []
+    for part in node.args if _is_union(node) else (node,):
+        is_set = part.kind == "seq" and part.name == "{}"
+        parts += [tree.seq("{}", (item,)) for item in part.args] if is_set else [part]
+    return parts
+
+
+def _find_variable(relation: Node) -> str | None:
+    """Find the one unknown of a relation."""
+    names = tree.symbols(relation)
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def _is_union(node: Node) -> bool:
+    return node.kind == "call" and node.name in ("union", "without")

@@ -1,4 +1,4 @@
-"""What a question asks besides a value: a unit, an order of parts, hundredths or percent.
+"""What a question asks besides a value: a unit, an order of parts, percent, one of its options.
 
 Units stay free unless a question speaks of them. Where it asks for one (`how many seconds`, `in
 dollars`), another unit is wrong. Where it only uses some of a dimension, one of that dimension that
@@ -6,6 +6,7 @@ it does not use is wrong: metres in a question about centimetres.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -82,6 +83,24 @@ _REWRITE = re.compile(
 _SUM = re.compile(r"[A-Za-z0-9)²³]\s*[-+−/*]\s*[A-Za-z0-9(]")
 _VECTOR = re.compile(r"\([^()=]*,[^()=]*\)")
 _SPACE = re.compile(r"[\s${}]+|\\[,;! ]")
+_WRAPPED_LETTER = re.compile(
+    r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
+)
+_OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
+SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
+"""Behind an option it says that the option is not all of the answer."""
+NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
+_MARK = re.compile(
+    r"(?:(?<=[\s$:?,;])|\A)(?:\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?)?"
+    r"(?:\(([A-K])\)|([A-K])[.)](?=[\s}]))[.:]?\s?\}?"
+)
+_EDGE = re.compile(
+    r"\A(?:[\s,;.]|\\[ ,;~]|\\q?quad)+"
+    r"|(?<![\s,;.\\])(?:[\s,;.]|\\[ ,;~]|\\q?quad|\\\\)++\Z"
+)
+_FIRST = ("A", "F")
+"""ACT names the options of every other question from F to K, without I."""
+_LETTERS = "ABCDEFGHJK"
 
 
 class Question(NamedTuple):
@@ -303,3 +322,30 @@ def restates(answer: str, gold: str, prompt: str) -> bool:
     subject, verb, rest = wording(answer).partition(" is ")
     asked = set(re.findall(r"[a-z]+", prompt.lower()))
     return bool(verb) and subject == wording(gold) and asked.issuperset(rest.split())
+
+
+def split_option(text: str) -> tuple[str, str] | None:
+    """Split (C) 27 into its letter and the rest, whether or not a text command wraps the letter."""
+    match = _OPTION.fullmatch(_WRAPPED_LETTER.sub(r"\1 ", normal(text), count=1))
+    if match is None or ((rest := wording(match[3])).isupper() and len(rest) == 1):
+        return None
+    return match[1] or match[2], match[3]
+
+
+@lru_cache(256)
+def list_options(prompt: str) -> Mapping[str, str]:
+    """List the options of a question by their letters; none unless there are two in order.
+
+    >>> list_options("How many? (A) 10 (B) 12")
+    {'A': '10', 'B': '12'}
+    """
+    marks = list(_MARK.finditer(prompt))
+    letters = "".join(mark[1] or mark[2] for mark in marks)
+    if len(letters) < 2 or letters[0] not in _FIRST or letters not in _LETTERS:
+        return {}
+    ends = [mark.start() for mark in marks[1:]] + [len(prompt)]
+    texts = (prompt[mark.end() : end] for mark, end in zip(marks, ends, strict=True))
+    return {
+        letter: _EDGE.sub("", text.strip().partition("\n")[0]).strip("$ ")
+        for letter, text in zip(letters, texts, strict=True)
+    }

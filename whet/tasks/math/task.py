@@ -16,28 +16,13 @@ from pydantic import ValidationError
 from whet.answers.final_answer import find_boxes
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.math import tree
+from whet.tasks.math import question, tree
 from whet.tasks.math.compare import same_tree
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
-from whet.tasks.math.lettered_options import NAMED_OPTION, SECOND_OPTION, list_options, split_option
 from whet.tasks.math.lexer import date_of, exact, time_of
 from whet.tasks.math.numeric import MathConfig, contradicts_itself, same_value
 from whet.tasks.math.parser import Reading, readings
-from whet.tasks.math.question import (
-    KNOWN_UNITS,
-    drop_labels,
-    drop_modulus,
-    drop_question,
-    has_blanks,
-    has_parts,
-    has_wrong_unit,
-    is_unfactored,
-    read_question,
-    restates,
-    shorter_golds,
-    spell_unit,
-)
 from whet.tasks.math.respelling import normal, same_wording, wording
 from whet.tasks.math.tree import Node, NotMathError
 from whet.tasks.math.words import CURRENCIES
@@ -89,7 +74,7 @@ class Math(FileTask):
         if any(len(text) <= 2 * len(gold) + 40 and same_wording(gold, text) for gold in golds):
             return _score(Verdict.CORRECT, text.strip(), "the response is the gold answer")
         prompt = "\n".join(message.content for message in problem.prompt)
-        in_parts = has_parts(prompt, golds)
+        in_parts = bool(prompt) and question.has_parts(prompt, golds)
         span = find_answer(text, in_parts=in_parts)
         if span is None or not span.text.strip():
             return _score(Verdict.NO_ANSWER, None, "no answer found")
@@ -146,21 +131,21 @@ def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
 def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) -> str:
     """Take off what the question or the gold answers leave out: a modulus, a name, labels."""
     if "mod" in answer:
-        answer = drop_modulus(answer, prompt)
+        answer = question.drop_modulus(answer, prompt)
     if "=" in answer:
         answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
         if not any("=" in gold for gold in golds):
-            answer = drop_question(answer, prompt)
+            answer = question.drop_question(answer, prompt)
     if "_" in answer and not any("_" in gold for gold in golds):
         answer = _BASE_TEN.sub(r"\1", answer)
-    return drop_labels(answer) if in_parts else answer
+    return question.drop_labels(answer) if in_parts else answer
 
 
 def _settle_rules(
     rules: MathConfig, answer: str, golds: list[str], prompt: str, *, in_parts: bool
 ) -> MathConfig:
     """Fix the order where the question has parts or blanks, and what a percent sign means."""
-    if in_parts or has_blanks(prompt, golds):
+    if in_parts or (prompt and question.has_blanks(prompt, golds)):
         rules = _replace_rule(rules, "order", "fixed")
     if rules.percent == "unit" and _is_percent(answer, golds, prompt):
         rules = _replace_rule(rules, "percent", "value")
@@ -171,7 +156,7 @@ def _is_percent(answer: str, golds: list[str], prompt: str) -> bool:
     """Whether a percent sign of an answer means hundredths: nobody else speaks of percent."""
     if not prompt or not _has_percent(answer) or any(map(_has_percent, golds)):
         return False
-    return not read_question(prompt).has_percent
+    return not question.read_question(prompt).has_percent
 
 
 def _has_percent(text: str) -> bool:
@@ -190,10 +175,12 @@ def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str
             return gold
     if not prompt:
         return None
-    for gold in shorter_golds(golds, prompt):
+    for gold in question.shorter_golds(golds, prompt):
         if same_text(gold, answer, rules):
             return gold
-    is_stated = (_chooses(answer, gold, prompt) or restates(answer, gold, prompt) for gold in golds)
+    is_stated = (
+        _chooses(answer, gold, prompt) or question.restates(answer, gold, prompt) for gold in golds
+    )
     return next((gold for gold, is_right in zip(golds, is_stated, strict=True) if is_right), None)
 
 
@@ -202,10 +189,10 @@ def _chooses(answer: str, gold: str, prompt: str) -> bool | None:
 
     The letter of one option with the text of another chooses none.
     """
-    options = list_options(prompt) if len(letter := gold.strip(" $()")) == 1 else {}
+    options = question.list_options(prompt) if len(letter := gold.strip(" $()")) == 1 else {}
     if letter not in options:
         return None
-    named, text = split_option(answer) or (None, answer)
+    named, text = question.split_option(answer) or (None, answer)
     alike = [name for name, option in options.items() if same_text(option, text, _PLAIN)]
     if named == letter:
         return not alike or letter in alike
@@ -227,7 +214,7 @@ def _find_fault(
         return None if is_chosen else "the letter of one option with the text of another"
     if rules.echo == "wrong" and prompt and is_echo(answer, golds, prompt):
         return "the question again, not worked out"
-    if rules.units != "ignore" and prompt and has_wrong_unit(answer, gold, prompt):
+    if rules.units != "ignore" and prompt and question.has_wrong_unit(answer, gold, prompt):
         return "another unit than the question asks for"
     return None
 
@@ -240,7 +227,7 @@ def _is_unfinished(gold: str, answer: str, prompt: str) -> bool:
     if prompt and _MATRIX_PRODUCT.search(answer):
         return not _MATRIX_PRODUCT.search(gold)
     if _FACTOR.search(prompt):
-        return is_unfactored(answer, gold)
+        return question.is_unfactored(answer, gold)
     is_pair = _PAIR.fullmatch(answer.strip(" $")) and "(" not in gold
     return bool(is_pair and _ALL_SOLUTIONS.search(prompt))
 
@@ -330,16 +317,16 @@ def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
 
 def _same_option(gold: str, answer: str, rules: MathConfig) -> bool:
     """Compare where a side is an option, as in (C) 27: by its letter, or by what follows."""
-    names = [NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
+    names = [question.NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
-    gold_option = split_option(gold)
-    answer_option = split_option(answer)
+    gold_option = question.split_option(gold)
+    answer_option = question.split_option(answer)
     if gold_option and answer_option:
         is_same_letter = gold_option[0] == answer_option[0]
         return is_same_letter and _same_meaning(gold_option[1], answer_option[1], rules)
     option = gold_option or answer_option
-    if option is None or SECOND_OPTION.match(option[1]):
+    if option is None or question.SECOND_OPTION.match(option[1]):
         return False
     other = wording(answer if gold_option else gold)
     if len(other) == 1 and other.isalpha():
@@ -363,7 +350,8 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
     if "odds" in answer.units and gold.node.name != "ratio":
         return False  # odds of 5:33 are a probability of 5/38
     for one, other in ((gold, answer), (answer, gold)):
-        if one.units and "radian" in spell_unit(one.units) and tree.has_call(other.node, "degree"):
+        is_in_radians = one.units and "radian" in question.spell_unit(one.units)
+        if is_in_radians and tree.has_call(other.node, "degree"):
             return same_value(gold.node, answer.node) is True
     try:
         if not answer.units and gold != answer and contradicts_itself(answer.node):
@@ -392,9 +380,9 @@ def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
 def _units_agree(gold: tuple[str, ...], answer: tuple[str, ...], rules: MathConfig) -> bool:
     if rules.units == "ignore" or gold == answer:
         return True
-    left = spell_unit(gold)
-    right = spell_unit(answer)
+    left = question.spell_unit(gold)
+    right = question.spell_unit(answer)
     if left == right or rules.units == "same":
         return left == right
-    known = (part.removeprefix("/") in KNOWN_UNITS for part in left + right)
+    known = (part.removeprefix("/") in question.KNOWN_UNITS for part in left + right)
     return not left or not right or not all(known)
