@@ -57,7 +57,7 @@ DOMAINS = {
     "zebra": Domain(level=(0.0, 0.02), max_tokens=144),
     "tsp": Domain(level=(0.0, 0.1), max_tokens=32),
     "ged": Domain(level=(0.0, 0.2), max_tokens=40),
-    "mcs": Domain(level=(0.0, 0.1), max_tokens=48),
+    "mcs": Domain(level=(0.0, 0.2), max_tokens=48),
     "connected": Domain(level=(0.0, 0.1), max_tokens=40),
 }
 
@@ -240,16 +240,19 @@ def main() -> int:
         dev = {name: study.dev(name) for name in args.only}
         rates |= {name: choose(study.rates, shares) for name, shares in dev.items() if shares}
         say("\n".join(f"{name}: {dev[name]}, goes on with {rates[name]:g}" for name in args.only))
-    keys = [(name, seed) for seed in args.seeds for name in args.only]
-    runs = {(name, seed): study.run(name, rates[name], seed) for name, seed in keys}
-    failed |= run_all([*data, *runs.values()], machine, deadline)
-    ended = [key for key in keys if runs[key].is_done]
-    controls = {key: study.control(*key) for key in ended}
-    failed |= run_all(list(controls.values()), machine, deadline)
+    runs = {
+        (name, seed): study.run(name, rates[name], seed) for seed in args.seeds for name in rates
+    }
+    controls: dict[tuple[str, int], Job] = {}
+    for seed in args.seeds:  # each with its controls, so that a bench cut short has whole seeds
+        failed |= run_all([*data, *(runs[name, seed] for name in rates)], machine, deadline)
+        now = {(n, seed): study.control(n, seed) for n in rates if runs[n, seed].is_done}
+        failed |= run_all(list(now.values()), machine, deadline)
+        controls |= now
     tell(failed)
     rows = {}
     for name in args.only:
-        seeds = [seed for seed in args.seeds if (name, seed) in ended]
+        seeds = [seed for seed in args.seeds if (name, seed) in controls]
         if seeds:
             rows[name] = Row(
                 name=name,
