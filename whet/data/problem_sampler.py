@@ -13,9 +13,8 @@ from pydantic import Field, model_validator
 from whet.config import Config
 from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
-from whet.json_values import read_integer, read_number
 from whet.rng import make_rng
-from whet.types import Group, Json, Metrics, Problem, Verdict
+from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
 
 T = TypeVar("T")
 

@@ -42,7 +42,6 @@ from whet.engine.scheduler import (
 )
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
-from whet.integers import ceil_div
 from whet.models.transformer import Transformer
 from whet.types import Completion, FinishReason, Tokens
 
@@ -72,7 +71,7 @@ class NativeConfig(EngineConfig):
         return NativeEngine(model, self, stop_tokens=stop_tokens, detokenize=detokenize)
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
-        full = (self.max_num_seqs + 1) * ceil_div(context, PAGE) * PAGE * float(token_bytes)
+        full = (self.max_num_seqs + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
         most = (self.kv_cache_gb or math.inf) * 2**30
         return min(full, FREE_MEMORY_FRACTION * max(free, 0.0), most)
 

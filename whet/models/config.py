@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 
 from whet.errors import DataError
-from whet.json_values import read_integer
-from whet.types import Json
+from whet.types import Json, read_integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

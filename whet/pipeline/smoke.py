@@ -17,7 +17,6 @@ from pathlib import Path
 
 from whet.config import to_table
 from whet.data.problems import write_problems
-from whet.json_values import content_id
 from whet.level_bands import NUM_LEVELS
 from whet.models.config import FAMILIES
 from whet.models.save import save_model
@@ -33,7 +32,7 @@ from whet.tasks.generated import Generator
 from whet.tasks.task_config import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, look_up, with_value
-from whet.types import SPLITS, Group, Json, Problem, Split
+from whet.types import SPLITS, Group, Json, Problem, Split, content_id
 
 STAND_INS = "stand-ins"
 """The folder of generated inputs in that of a smoke run."""

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 from rich.table import Table
 
 from whet.engine.native import PREFILL_TOKENS
 from whet.errors import ConfigError
-from whet.integers import ceil_div
 from whet.models.cost import GPU, sampling_bytes, step_seconds
 from whet.plan.cluster import Cluster, choose_layout
 from whet.plan.fleet_events import Engines, GroupLengths
@@ -244,7 +244,7 @@ def _list_candidates(
     card = find_card(cluster.gpu)
     job = replace(work.job, engine=None)
     for count in _list_learner_counts(cluster, engine_gpus):
-        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=ceil_div(count, cluster.node))
+        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=ceil(count / cluster.node))
         placed = job.on(choose_layout([("", job)], card, learners))
         if not fits(placed, card):
             continue
@@ -300,7 +300,7 @@ def build_engines(
     if held is None:
         held = cost.width * cost.parameters / tensor_parallel
     rows = min(job.engine.max_num_seqs, job.sequences)
-    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt_tokens)
+    prefill = min(PREFILL_TOKENS, ceil(rows / job.samples) * job.prompt_tokens)
     others = sampling_bytes(cost, rows=rows, prefill=prefill)
     free = card.usable - held - sum(others.values()) / tensor_parallel
     cached = free * tensor_parallel / cost.kv_bytes

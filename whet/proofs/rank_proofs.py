@@ -9,8 +9,7 @@ import torch
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.models.source import torch_dtype
 from whet.models.transformer import Transformer, rope_table
 from whet.proofs import fixtures

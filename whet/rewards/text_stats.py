@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
-
-from whet.integers import ceil_div
 
 MIN_UNIT = 20
 """Shorter units, such as rules, dots and padding, are not loops (the limit of NPG-Muse)."""
@@ -40,7 +39,7 @@ def repeated_fraction(
         return 0.0
     edges = np.zeros(len(text) + 1, dtype=np.int64)
     for start, end, period in _runs(_to_codes(text), min_repeats):
-        unit = ceil_div(min_unit, period) * period
+        unit = ceil(min_unit / period) * period
         if end - start >= min_repeats * unit:
             edges[start] += 1
             edges[end] -= 1

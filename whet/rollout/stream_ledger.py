@@ -5,8 +5,7 @@ that it had trained on since then do not count."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from whet.json_values import read_integer
-from whet.types import Json
+from whet.types import Json, read_integer
 
 STREAM_EVENT = "stream"
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from whet.algos.objectives import LossSums, Objective
-from whet.batching.batches import Batch, to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Batch, Example, to_batch
 from whet.cluster.ranks import RankWorld
 from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import Transformer

@@ -12,6 +12,7 @@ therefore counted on one rank of the group.
 """
 
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 import torch
@@ -19,9 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.batching.batches import Batch
+from whet.batching.examples import Batch
 from whet.errors import ConfigError
-from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.config import ModelConfig
@@ -109,7 +109,7 @@ class UlyssesAttention:
 
     def __init__(self, batch: Batch, group: dist.ProcessGroup) -> None:
         self.tokens = len(batch.tokens_T)
-        self.part = ceil_div(self.tokens, group.size())
+        self.part = ceil(self.tokens / group.size())
         """Tokens per rank."""
         self.group = group
         self.packed = PackedAttention(batch.lengths_S, batch.longest, self.tokens)
