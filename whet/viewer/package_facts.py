@@ -47,7 +47,7 @@ def main() -> None:
 def describe_preset(preset: Preset) -> dict[str, str | float | bool | None]:
     """Return the parts of an algorithm that settings of the same names replace."""
     parts = asdict(preset)
-    return {name: parts[name] for name in parts if name not in ("paper", "source")}
+    return {name: parts[name] for name in parts if name != "paper"}
 
 
 if __name__ == "__main__":
