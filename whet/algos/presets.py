@@ -64,11 +64,7 @@ PRESETS: Mapping[AlgoName, Preset] = {
         advantage="center",
         loss_weights="constant",
     ),
-    "dapo": Preset(
-        paper="Yu et al. 2025, DAPO, eq. 8",
-        advantage="zscore",
-        clip_high=0.28,
-    ),
+    "dapo": Preset(paper="Yu et al. 2025, DAPO, eq. 8", advantage="zscore", clip_high=0.28),
     "rloo": Preset(
         paper="Ahmadian et al. 2024, Back to basics, section 2.2",
         advantage="leave_one_out",
@@ -111,16 +107,8 @@ PRESETS: Mapping[AlgoName, Preset] = {
         whiten=True,
         kl_in="reward",
     ),
-    "game24": Preset(
-        paper="LLM4Game24 report",
-        advantage="momentum",
-        loss_weights="sequence_mean",
-    ),
-    "rlinf": Preset(
-        paper="RLinf math recipes, 7B",
-        advantage="zscore",
-        whiten=True,
-    ),
+    "game24": Preset(paper="LLM4Game24 report", advantage="momentum", loss_weights="sequence_mean"),
+    "rlinf": Preset(paper="RLinf math recipes, 7B", advantage="zscore", whiten=True),
     "tango_grpo": Preset(
         paper="Zha et al. 2025, RL Tango, with GRPO",
         advantage="zscore",

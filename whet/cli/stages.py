@@ -194,8 +194,7 @@ SUITE_FLAGS = ("is_fast", "only", "data", "limit", "max_tokens", "key_env")
 def evaluate(
     ctx: typer.Context,
     file: Annotated[
-        str,
-        argument(help="A TOML file of kind eval; with --suite, one or several models."),
+        str, argument(help="A TOML file of kind eval; with --suite, one or several models.")
     ],
     out: Out = None,
     resume: Resume = False,

@@ -12,10 +12,7 @@ from pathlib import Path
 
 import typer
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (  # type: ignore[attr-defined]
-    HFValidationError,
-    HTTPError,
-)
+from huggingface_hub.errors import HFValidationError, HTTPError  # type: ignore[attr-defined]
 
 from whet.data.import_rows import stream_problems
 from whet.errors import ConfigError, DataError

@@ -248,10 +248,7 @@ def length_limit(request: Request) -> float:
 
 
 def longest_first(
-    requests: Iterable[Request],
-    *,
-    ahead: int,
-    length: Callable[[Request], float] = length_limit,
+    requests: Iterable[Request], *, ahead: int, length: Callable[[Request], float] = length_limit
 ) -> Iterator[Request]:
     """Sort requests longest first, `ahead` at a time; ties keep their order.
 

@@ -320,8 +320,7 @@ class EngineCore:
         """Enqueue a window, or fewer steps if all rows end before."""
         sequences, sequence_B = self.sequences, self.scheduler.running_B
         steps = min(
-            self.window,
-            int((sequences.limit_S - sequences.scheduled_S)[sequence_B].max(initial=0)),
+            self.window, int((sequences.limit_S - sequences.scheduled_S)[sequence_B].max(initial=0))
         )
         if not steps:
             return

@@ -335,10 +335,7 @@ def _rope_backward(
 
 
 def _run_rope(
-    kernel: Callable[..., None],
-    qkv_TX: Tensor | None,
-    spec: AttentionSpec,
-    *others: Tensor | None,
+    kernel: Callable[..., None], qkv_TX: Tensor | None, spec: AttentionSpec, *others: Tensor | None
 ) -> None:
     tensors = qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D
     # A variable keeps the copies alive during the call that reads their addresses.

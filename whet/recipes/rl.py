@@ -251,11 +251,7 @@ def build_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> 
     if sampling_session is session:
         return RolloutQueue(sample, steps=cfg.steps, lag=cfg.lag)
     return OverlappedQueue(
-        sample,
-        steps=cfg.steps,
-        lag=cfg.lag,
-        clock=session.clock,
-        background=sampling_session.clock,
+        sample, steps=cfg.steps, lag=cfg.lag, clock=session.clock, background=sampling_session.clock
     )
 
 

@@ -24,12 +24,7 @@ from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.stages.held_out import drop_held_out
 from whet.stages.stage import ModelWork, TrainingConfig
-from whet.stages.training import (
-    STEPS_PER_LINE,
-    finish_training,
-    open_loop,
-    open_session,
-)
+from whet.stages.training import STEPS_PER_LINE, finish_training, open_loop, open_session
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.text.chat import ChatFormat

@@ -138,11 +138,7 @@ class FSDPLearner(Learner):
         self.sync_model()
         model = self.whole or self.model
         return compute_on_ranks(
-            self.world,
-            model,
-            examples,
-            self.cfg,
-            lambda batch: forward_logprobs(model, batch)[0],
+            self.world, model, examples, self.cfg, lambda batch: forward_logprobs(model, batch)[0]
         )
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:

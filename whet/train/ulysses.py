@@ -60,11 +60,7 @@ class UlyssesForwardPass(ForwardPass):
 
 
 def forward_split_logprobs(
-    model: Transformer,
-    batch: Batch,
-    group: dist.ProcessGroup,
-    *,
-    entropy_gradient: bool = False,
+    model: Transformer, batch: Batch, group: dist.ProcessGroup, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Compute log-probability and entropy at each target, as `whet/train/learner.py` does alone."""
 

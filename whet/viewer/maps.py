@@ -76,11 +76,7 @@ def difficulty_map(columns: Columns, filters: Filters, most: int = MAX_BINS) -> 
 
 
 def _by_problem(
-    columns: Columns,
-    rows: Rows,
-    codes: NDArray[np.int32],
-    correct: Mask,
-    is_late: Mask,
+    columns: Columns, rows: Rows, codes: NDArray[np.int32], correct: Mask, is_late: Mask
 ) -> tuple[Json, Json]:
     """Return each problem's fraction of correct rollouts, overall and in each half of the steps."""
     size = len(columns.texts["problem"].values)

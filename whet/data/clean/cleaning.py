@@ -135,12 +135,7 @@ def decide(files: Sequence[Path], plan: CleanPlan, open_bar: OpenBar) -> Cleanin
 
 
 def write_outcome(
-    outcome: CleaningResult,
-    out: Path,
-    left_out: Path,
-    open_bar: OpenBar,
-    *,
-    on_kept: OnKept = None,
+    outcome: CleaningResult, out: Path, left_out: Path, open_bar: OpenBar, *, on_kept: OnKept = None
 ) -> None:
     """Write the kept rows unchanged, and the other rows with their reasons.
 

@@ -32,15 +32,7 @@ from whet.data.sources.raw_files import RawFile
 from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
-from whet.store.files import (
-    Row,
-    atomic_folder,
-    hash_file,
-    read_json,
-    sha256,
-    to_line,
-    write_json,
-)
+from whet.store.files import Row, atomic_folder, hash_file, read_json, sha256, to_line, write_json
 from whet.store.rollouts import stream_rollouts
 from whet.types import Advance, Json, Message, Problem, Rollout, Split
 
@@ -293,11 +285,7 @@ def _attach(source: Source, raw: RawFile, row: Row) -> Row:
 
 
 def _describe_folder(
-    name: str,
-    definition: Path,
-    raw_files: list[RawFile],
-    counts: PrepareCounts,
-    limit: int | None,
+    name: str, definition: Path, raw_files: list[RawFile], counts: PrepareCounts, limit: int | None
 ) -> Json:
     """Record what a folder was made of, and the counts of its rows."""
     paths = {raw.path: raw.origin for raw in raw_files}
