@@ -178,8 +178,7 @@ def _add_penalties(
     cfg: AlgoConfig,
     estimator: KlEstimator | None,
 ) -> TokenLoss:
-    """Add the KL to the reference, if the loss has an estimator of it, and subtract the entropy
-    bonus."""
+    """Add the KL, if the loss has an estimator of it, and subtract the entropy bonus."""
     loss_M, metrics, _ = token_loss
     logprob_M, ref_logprob_M = inputs.logprob_M, inputs.ref_logprob_M
     if ref_logprob_M is not None:

@@ -1,5 +1,4 @@
-"""Commands that run stages: a pipeline, a stage, an evaluation of a file or of a suite, and a
-study."""
+"""Commands that run stages: a pipeline, a stage, an evaluation of a file or suite, a study."""
 
 import shlex
 from collections.abc import Iterator, Sequence

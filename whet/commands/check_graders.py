@@ -21,8 +21,7 @@ EXAMPLES = Path(__file__).parents[1] / "tasks" / "examples.jsonl"
 
 
 def check_graders(name: str | None, file: Path | None) -> None:
-    """Check the grader of one task, of all tasks, or of a file's problems; print failures and
-    counts."""
+    """Check the grader of one task, of all, or of a file's problems; print failures and counts."""
     if file is not None:
         proofs = check_file(file, task=name)
     else:

@@ -38,8 +38,7 @@ _NUMBERED = re.compile(rb'\{\s*"[0-9]+"\s*:\s*\{')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """The fields of a row and its location: "line 12" of a text file, "row 12" of a list or
-    table."""
+    """The fields of a row and its location: "line 12" of a text, "row 12" of a list or table."""
 
     location: str
     fields: Row

@@ -28,8 +28,7 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
-"""Seconds of work in a batch: enough to make sending cheap, and short enough for workers to finish
-together."""
+"""Seconds of work in a batch: sending stays cheap, and workers finish together."""
 MAX_BATCH = 512
 FEW_RESPONSES = 4
 """Up to this many responses, one worker is enough."""

@@ -97,8 +97,7 @@ def choose_layout(planned: Planned, card: GPU, cluster: Cluster) -> RankLayout:
 
 
 def list_layouts(planned: Planned, cluster: Cluster) -> list[RankLayout]:
-    """List layouts, the simplest first: whole nodes share masters, and ranks of a node share
-    sequences."""
+    """List layouts, simplest first: nodes share masters, and ranks of a node share sequences."""
     ranks = cluster.gpus
     node = cluster.node
     if ranks == 1:

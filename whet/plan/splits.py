@@ -67,8 +67,7 @@ class SplitWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUSplit:
-    """A division of GPUs, and the step it takes; collocated GPUs alternate between sampling and
-    training."""
+    """A division of GPUs, and its step; collocated GPUs sample and train in turns."""
 
     mode: str
     engine_gpus: int
@@ -169,8 +168,7 @@ def _write_cells(split: GPUSplit) -> tuple[str, ...]:
 
 
 def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
-    """Simulate ranks that alternate between sampling and training; two models do so one after the
-    other."""
+    """Simulate ranks that sample and train in turns; two models do so one after the other."""
     card = find_card(cluster.gpu)
     layout = choose_layout([("", work.job) for work in works], card, cluster)
     steps: list[SimulatedStep] = []

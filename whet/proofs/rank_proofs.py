@@ -54,8 +54,7 @@ def measure_sharded_logprobs() -> Measurement:
 
 
 def measure_gathered_weights() -> Measurement:
-    """Count log-probabilities that differ after a step between the shards and the whole model of
-    the engine."""
+    """Count log-probabilities that differ after a step between shards and the engine's model."""
     model = _model()
     learner = FSDPLearner(model, CFG, steps=1)
     examples = set_loss_weights(fixtures.make_random_examples(), token_mean)

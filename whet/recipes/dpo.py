@@ -1,5 +1,4 @@
-"""Preference learning, DPO and IPO: of two responses to a prompt, make the better one more
-likely."""
+"""Preference learning, DPO and IPO: of two responses, make the better one more likely."""
 
 from collections.abc import Mapping
 from dataclasses import replace

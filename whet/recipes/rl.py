@@ -184,8 +184,7 @@ class RLConfig(OnPolicyConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of responses, and makes the better responses of
-    each group more likely."""
+    """Improve one policy: sample groups, and make the better responses of each more likely."""
     task = build_task(cfg.task)
     problems = load_training_problems(cfg, task)
     precheck(task, problems, cfg.grading)

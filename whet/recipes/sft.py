@@ -127,8 +127,7 @@ def count_steps(cfg: SFTConfig, num_examples: int) -> int:
 
 
 def predict_steps(cfg: SFTConfig) -> int | None:
-    """Predict the steps of a run, as if no response were too long; None if there are no responses
-    yet."""
+    """Predict the steps of a run, as if no response were too long; None without responses."""
     if cfg.epochs is None:
         return cfg.steps
     try:

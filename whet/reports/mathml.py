@@ -119,8 +119,7 @@ class _Parser:
         return f"<mrow>{self._row(None)}</mrow>"
 
     def _row(self, end: str | None) -> str:
-        """Read up to and including the token that ends the row; None stands for the end of the
-        formula."""
+        """Read up to and including the token that ends the row; None is the formula's end."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _UnknownError

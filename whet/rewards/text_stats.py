@@ -199,8 +199,7 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _double_blocks(hashes: _Hashes, length: int) -> _Hashes:
-    """Hash blocks of 2n characters from the hashes of their halves, nonlinearly, so that no terms
-    cancel."""
+    """Hash blocks of 2n characters from their halves' hashes, so that no terms cancel."""
     mixed: _Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _FACTORS[2]

@@ -174,8 +174,7 @@ class FSDPLearner(Learner):
 
 
 class FrozenShardedModel(LogprobModel):
-    """A frozen model in shards; every rank computes the log-probabilities of a part of the
-    examples."""
+    """A frozen model in shards; every rank computes log-probabilities of some examples."""
 
     def __init__(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()

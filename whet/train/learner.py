@@ -87,8 +87,7 @@ class Learner(LogprobModel):
         """Set the accumulated gradient to zero."""
 
     def sync_model(self) -> None:
-        """Copy the weights into the model that the learner was built for, unless it is updated in
-        place."""
+        """Copy the weights into the model of the learner, unless it is updated in place."""
         return
 
     def close(self) -> None:

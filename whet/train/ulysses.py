@@ -79,8 +79,7 @@ def forward_targets(
     group: dist.ProcessGroup,
     apply_head: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Run the model on this rank's part of the tokens; return the outputs of `apply_head` for all
-    targets.
+    """Run the model on this rank's tokens; return the outputs of `apply_head` for all targets.
 
     `apply_head` gets the hidden states of this rank's targets, and their indices among all M. Its
     last dimension is that of the targets.

@@ -1,5 +1,4 @@
-"""How the problems of an index develop over time: by difficulty, by answer, and by a judge's
-verdict."""
+"""How the problems of an index develop: by difficulty, by answer, and by a judge's verdict."""
 
 import numpy as np
 from numpy.typing import NDArray

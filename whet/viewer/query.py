@@ -70,8 +70,7 @@ def _parse_part(text: str) -> tuple[str, float]:
 
 
 def select(columns: Columns, filters: Filters) -> tuple[Mask, dict[str, Mask]]:
-    """Find the rows that pass all filters, and for each facet those that pass all filters but its
-    own."""
+    """Find the rows that pass all filters, and for each facet all filters but its own."""
     masks: dict[str, Mask] = {}
     for name, value in filters.choices.items():
         masks[name] = columns.texts[name].equals(value)

@@ -38,8 +38,7 @@ from whet.types import Advance, Json, Message, Problem, Rollout, Split
 
 PROVENANCE = "source.json"
 LEFT_OUT = "left_out.jsonl"
-"""The rows that cannot be read or graded, each with the reason; those that rules leave out are
-only counted."""
+"""Rows that cannot be read or graded, with reasons; those that rules leave out are counted."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one."""
 MAX_BAD = 100
