@@ -17,8 +17,7 @@ from whet.rollout.collect import GroupRequest, collect_groups
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig, join_groups
 from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueue
 from whet.rollout.stream import StreamQueue
-from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
-from whet.rollout.stream_plan import StreamPlan
+from whet.rollout.stream_plan import STREAM_EVENT, StreamPlan, read_stream
 from whet.stages.guard import CollapseGuard, GuardConfig
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import ModelWork, OnPolicyConfig, check_served_reference

@@ -7,7 +7,7 @@ with anything unknown stays as it is.
 import re
 from html import escape
 
-from whet.reports.escaping import Html, escape_hidden
+from whet.reports.formatting import Html, escape_hidden
 
 MAX_DEPTH = 30
 """Braces within braces; a formula with more stays text."""

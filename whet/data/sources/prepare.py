@@ -25,11 +25,10 @@ from whet.data.import_rows import (
 from whet.data.importers import find_format
 from whet.data.importers.base import Fields, ParsedRow
 from whet.data.importers.mapped import parse_mapping
-from whet.data.problems import problem_file
+from whet.data.problems import problem_file, split_by_hash
 from whet.data.row_files import SourceRow, iterate_rows
 from whet.data.sources import Source, SourceFile, SourcePrompt
 from whet.data.sources.raw_files import RawFile
-from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.store.files import Row, atomic_folder, hash_file, read_json, sha256, to_line, write_json
