@@ -306,9 +306,7 @@ class EngineCore:
         self.transfer.stats.first_tokens += len(sequence_B)
 
     def _prefill(self, chunks: PrefillPass) -> None:
-        stats = self.transfer.stats
-        stats.prefills += 1
-        stats.prefill_tokens += len(chunks.tokens_T)
+        self.transfer.stats.prefill_tokens += len(chunks.tokens_T)
         attend = self.cache.prefill(chunks, self.transfer)
         tokens_T, positions_T, end_Q, row_Q = self.transfer.to_device(
             chunks.tokens_T, chunks.positions_T, chunks.end_Q, chunks.row_Q
