@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from whet.data.row_files import MAX_ROW_BYTES, parse_constant, read_line
+from whet.data.row_files import MAX_ROW_BYTES, parse_constant, read_next_line
 from whet.errors import ConfigError, DataError
 from whet.store.files import parse_finite
 from whet.types import Advance, Json, Problem
@@ -114,7 +114,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
     offset = 0
     with _open(file) as handle:
         for number in count(1):
-            line = read_line(handle, file, number)
+            line = read_next_line(handle, file, number)
             if not line:
                 return
             skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) else 0

@@ -77,7 +77,7 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
     with file.open("rb") as raw:
         lines = gzip.GzipFile(fileobj=raw) if file.name.lower().endswith(".gz") else raw
         for number in count(1):
-            line = read_line(lines, file, number)
+            line = read_next_line(lines, file, number)
             advance(raw.tell() - position)
             position = raw.tell()
             if not line:
@@ -87,7 +87,7 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
                 yield _parse_row(file, f"line {number}", line.decode())
 
 
-def read_line(lines: BinaryIO | gzip.GzipFile, file: Path, number: int) -> bytes:
+def read_next_line(lines: BinaryIO | gzip.GzipFile, file: Path, number: int) -> bytes:
     """Read the next line, empty at the end of the file; one without end is refused."""
     line = lines.readline(MAX_ROW_BYTES + 1)
     if len(line) > MAX_ROW_BYTES:
