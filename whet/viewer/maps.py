@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from whet.errors import DataError
 from whet.level_bands import NUM_LEVELS
 from whet.types import Json, Verdict
-from whet.viewer.columns import Columns, Mask
+from whet.viewer.index import Columns, Mask
 from whet.viewer.query import (
     MAX_ROWS,
     SNIPPET,

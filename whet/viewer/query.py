@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet.errors import DataError
 from whet.types import Json, Verdict
-from whet.viewer.columns import Coded, Columns, Mask
+from whet.viewer.index import Coded, Columns, Mask
 
 MAX_ROWS = 200
 SNIPPET = 220
