@@ -88,7 +88,7 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
 
 
 def read_next_line(lines: BinaryIO | gzip.GzipFile, file: Path, number: int) -> bytes:
-    """Read the next line, empty at the end of the file; one without end is refused."""
+    """Read the next line, empty at the end of the file; one that is too long is refused."""
     line = lines.readline(MAX_ROW_BYTES + 1)
     if len(line) > MAX_ROW_BYTES:
         size = f"{MAX_ROW_BYTES >> 20} MiB"

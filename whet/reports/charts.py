@@ -30,7 +30,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_curves(title: str, curves: Sequence[Curve]) -> str | None:
-    """Draw curves over the same axes in one panel, each in its tone; None if all are empty.
+    """Draw curves over the same axes in one panel, each in its tone; None if no value is finite.
 
     Each curve is named by its `stage`. Panels share a legend, so the page draws it (`draw_legend`).
     """

@@ -119,7 +119,7 @@ class _Parser:
         return f"<mrow>{self._row(None)}</mrow>"
 
     def _row(self, end: str | None) -> str:
-        """Read up to and including the token that ends the row; None is the formula's end."""
+        """Read up to and including the token that ends the row; None is the end of the formula."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _UnknownError

@@ -105,7 +105,7 @@ class StageConfig(Config):
 
     @property
     def response_prompt(self) -> PromptConfig | None:
-        """The prompt settings of the stage's model and responses; None if no model reads any."""
+        """The prompt of the stage's model and responses; None if no model reads problems."""
         return None
 
     @property

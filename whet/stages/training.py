@@ -1,4 +1,4 @@
-"""Shared by recipes that train: open a run, loop over its steps, fit and rephrase problems."""
+"""Shared by recipes that train: open a run, loop over its steps, drop and rephrase problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

@@ -219,7 +219,7 @@ def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np
 def _compare_batch(
     outcome: CleaningResult, index: EvalIndex, rows: Indices, is_common: NDArray[np.bool_]
 ) -> None:
-    """Leave out rows that share an n-gram with an evaluation question, and name the question."""
+    """Leave out rows that share an n-gram with an evaluation question, and name the closest."""
     texts = _read_texts(outcome.lines, rows.tolist())
     hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64)
     matches = index.find(hash_words(texts), hashes)

@@ -37,7 +37,7 @@ from whet.types import Advance, Json, Message, Problem, Rollout, Split
 
 PROVENANCE = "source.json"
 LEFT_OUT = "left_out.jsonl"
-"""Rows that cannot be read or graded, with reasons; those that rules leave out are counted."""
+"""Rows that cannot be read or graded, with reasons; what rules leave out is only counted."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one."""
 MAX_BAD = 100
