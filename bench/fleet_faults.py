@@ -34,7 +34,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # whet need not be installed
 
-from whet.rollout.stream_ledger import read_stream
+from whet.rollout.stream_plan import read_stream
 from whet.store.run import RunStore
 
 ROOT = Path(__file__).parents[1]

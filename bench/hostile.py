@@ -22,11 +22,10 @@ from pathlib import Path
 
 from whet.grading.grader import Grader
 from whet.grading.limits import GradingConfig
-from whet.json_values import content_id
 from whet.rng import make_rng
 from whet.store.files import read_rows
 from whet.tasks.math.task import Math
-from whet.types import Message, Problem, Score, Verdict
+from whet.types import Message, Problem, Score, Verdict, content_id
 
 DATA = Path(__file__).parents[1] / ".." / "shared" / "data"
 Answer = tuple[Problem, str]

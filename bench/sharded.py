@@ -37,8 +37,7 @@ from torch import Tensor
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.batching.batches import Batch
-from whet.batching.examples import Example
+from whet.batching.examples import Batch, Example
 from whet.cluster.ranks import joined_ranks
 from whet.engine.native import NativeConfig
 from whet.models.sizes import new_config

@@ -24,7 +24,7 @@ from study.countdown import EVAL, START
 from study.figures import measured, pass_at_1, percent, points, stage_folder, table
 
 from whet.evals.comparison import compare_arms, estimate_over_seeds
-from whet.rollout.stream_ledger import read_stream
+from whet.rollout.stream_plan import read_stream
 from whet.store.run import RunStore
 
 ROOT = Path(__file__).parents[1]

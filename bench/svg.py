@@ -2,7 +2,7 @@
 
 import html
 
-from whet.reports.escaping import escape_hidden
+from whet.reports.formatting import escape_hidden
 
 VOID = frozenset({"line", "path", "rect", "circle", "polyline"})
 

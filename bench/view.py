@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 
-from whet.json_values import content_id
 from whet.store.files import append_row, write_json
 from whet.store.rollouts import write_rollouts
 from whet.text.tokenizer import Tokenizer, train_tokenizer
@@ -33,6 +32,7 @@ from whet.types import (
     Rollout,
     Score,
     Verdict,
+    content_id,
 )
 from whet.viewer.index import RolloutIndex
 from whet.viewer.query import Filters, list_rollouts

@@ -1,5 +1,4 @@
-"""Settings: a frozen class next to each component, read from defaults < TOML < flags, with the
-origin of each value."""
+"""Settings: frozen classes read from defaults < TOML < flags, with the origin of each value."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

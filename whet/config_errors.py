@@ -192,11 +192,7 @@ def list_tags(model: Model) -> Iterator[str]:
 
 
 def _describe_error(
-    cls: Model,
-    errors: Sequence[ErrorDetails],
-    key: str,
-    tree: Table,
-    origin: Callable[[str], str],
+    cls: Model, errors: Sequence[ErrorDetails], key: str, tree: Table, origin: Callable[[str], str]
 ) -> str:
     error = errors[0]
     loc = error["loc"]

@@ -1,5 +1,4 @@
-"""Process settings that libraries read at start, mainly environment variables. Those that the user
-has set are kept."""
+"""What libraries read at start, mainly environment variables; those the user set are kept."""
 
 import ctypes
 import os

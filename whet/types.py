@@ -1,8 +1,10 @@
 """The records that travel between stages: Problem, Rollout, and their parts. No torch here.
 
-All are frozen. Token data are numpy arrays, so types that hold them compare by identity.
+All are frozen. Token data are numpy arrays, so types that hold them compare by identity. After
+them: JSON written in one form, hashed into the ids of problems, and read as numbers.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -218,6 +220,50 @@ class TokenFields(Generic[Array]):
     def per_token(self) -> dict[str, Array | None]:
         """Return the quantities by name."""
         return {item.name: getattr(self, item.name) for item in fields(TokenFields)}
+
+
+def content_id(task: str, content: Json) -> str:
+    """Name a problem by its content, so that its id is the same in every file and machine.
+
+    >>> content_id("game24", [1, 2, 3, 4])
+    'game24/c3aea7055b1f'
+    """
+    return f"{task}/{hashlib.blake2b(compact(content, sort_keys=True), digest_size=6).hexdigest()}"
+
+
+def compact(value: Json | Mapping[str, Json], *, sort_keys: bool = False) -> bytes:
+    """Write JSON in UTF-8 without spaces; NaN and infinities are refused.
+
+    Half of a surrogate pair, which UTF-8 cannot hold, is written as its escape.
+
+    >>> compact({"a": ["b", 1]}), compact(chr(0xD800))
+    (b'{"a":["b",1]}', b'"\\\\ud800"')
+    """
+    try:
+        text = json.dumps(
+            value, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"this cannot be written as JSON ({error})") from error
+    return text.encode("utf-8", "backslashreplace")
+
+
+def read_number(value: Json) -> float:
+    """Read a JSON number.
+
+    >>> read_number(2)
+    2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"not a number: {value!r}")
+    return float(value)
+
+
+def read_integer(value: Json) -> int:
+    """Read a JSON integer."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"not an integer: {value!r}")
+    return value
 
 
 def _problem(row: Mapping[str, Json]) -> Problem:

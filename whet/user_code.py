@@ -15,12 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import AfterValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from whet import config_errors
 from whet.config import Config

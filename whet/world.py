@@ -1,5 +1,4 @@
-"""The ranks of a run: each runs the recipe, and they split sampling, log-probabilities and
-gradients.
+"""The ranks of a run: each runs the recipe; they split sampling, log-probabilities and gradients.
 
 A single process is a world of size 1, which exchanges nothing and does not import
 torch.distributed. `whet/cluster/ranks.py` has the world of several processes, as torchrun starts
@@ -57,8 +56,7 @@ class World:
         return act()
 
     def for_thread(self) -> "World":
-        """Return a world of the same ranks with its own collectives, for a second thread; ranks
-        call it together."""
+        """Return a world of the same ranks with its own collectives, for a second thread."""
         return self
 
     def configure(self, cluster: ClusterConfig) -> None:

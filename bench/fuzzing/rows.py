@@ -17,10 +17,9 @@ from random import Random
 
 from fuzzing import spoil as spoils
 from fuzzing.written import WRITTEN
-from whet.json_values import content_id
 from whet.tasks.base import Task
 from whet.tasks.task_config import build_task, read_task_config
-from whet.types import Json, Message, Problem
+from whet.types import Json, Message, Problem, content_id
 
 NUM_PROBLEMS = 24
 Spoil = Callable[[str, Random], str]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 
 CPU = torch.device("cpu")
 

@@ -17,8 +17,7 @@ from whet.algos.objectives import Objective, policy_objective, sft_objective
 from whet.algos.preferences import PreferenceConfig, preference_objective
 from whet.algos.settings import AlgoConfig
 from whet.algos.values import ValueObjective
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.cluster.ranks import joined_ranks
 from whet.engine.base import SamplingParams
 from whet.errors import WhetError

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
 
-from whet.batching.batches import Batch, to_batch
+from whet.batching.examples import Batch, to_batch
 from whet.errors import ConfigError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.sizes import new_config

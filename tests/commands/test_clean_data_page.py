@@ -8,12 +8,11 @@ import pytest
 from small import whet
 
 from whet.data.problems import read_problems
-from whet.json_values import content_id
 from whet.store.files import read_rows, write_rows
 from whet.store.rollouts import write_rollouts
 from whet.testing.fakes import rollout
 from whet.testing.tiny import tiny_policy
-from whet.types import Message, Problem
+from whet.types import Message, Problem, content_id
 
 PAGE = Path(__file__).parents[2] / "docs" / "clean_data.md"
 CSV = "question,gold,difficulty,solve_rate\n1 + 1?,2,easy,0.9\n17 * 3?,51,medium,0.5\n2^11?,2048,hard,0.1\n"

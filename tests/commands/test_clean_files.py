@@ -10,10 +10,9 @@ from whet.commands.clean_files import CleanOptions, clean_problems, left_out_fil
 from whet.data.clean import cleaning
 from whet.data.problems import read_problems
 from whet.errors import ConfigError, DataError
-from whet.json_values import content_id
 from whet.store.files import read_rows, write_rows
 from whet.testing.tiny import tiny_policy
-from whet.types import Message, Problem
+from whet.types import Message, Problem, content_id
 
 TRAIN = "a train leaves the old station at noon and travels north at sixty miles an hour"
 OTHER = "three friends share a bag of marbles so that each of them gets two more than the last"

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from whet.cli import app
-from whet.commands.check_graders import check_file
-from whet.commands.grade_file import build_judge, grade_file
+from whet.commands.grade_file import build_judge, check_file, grade_file
 from whet.data.problems import write_problems
 from whet.errors import ConfigError, DataError
 from whet.grading.check_task import precheck

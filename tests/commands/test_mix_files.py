@@ -11,10 +11,9 @@ from whet.commands.mix_files import MixOptions, mix_problems, parse_fractions, s
 from whet.commands.show_problem_stats import count_problems
 from whet.data.problems import problem_file, read_problems
 from whet.errors import ConfigError, DataError
-from whet.json_values import content_id
 from whet.store.files import write_rows
 from whet.testing.fakes import sum_problem
-from whet.types import SPLITS, Problem
+from whet.types import SPLITS, Problem, content_id
 
 
 def make(

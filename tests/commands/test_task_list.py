@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.commands.check_graders import EXAMPLES, check_graders
+from whet.commands.grade_file import EXAMPLES, check_graders
 from whet.commands.problem_files import list_tasks
 from whet.data.problems import read_problems
 from whet.errors import DataError

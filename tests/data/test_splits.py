@@ -2,7 +2,7 @@
 
 import pytest
 
-from whet.data.splits import split_by_hash
+from whet.data.problems import split_by_hash
 from whet.errors import ConfigError
 
 

@@ -11,9 +11,8 @@ import time
 
 from whet.config import Config
 from whet.errors import DataError
-from whet.json_values import content_id
 from whet.tasks.base import Task
-from whet.types import Message, Problem, Score, Split, Verdict
+from whet.types import Message, Problem, Score, Split, Verdict, content_id
 
 
 def problem(answer: str = "yes", task: str = "trouble") -> Problem:

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.engine.base import Request, SamplingParams
 from whet.engine.native import NativeConfig, NativeEngine
 from whet.kernels.lm_head import token_logprobs, torch_token_logprobs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from small import Pipeline, check_metrics, cut_after, whet, write
 
-from whet.rollout.stream_ledger import read_ranges, read_stream
+from whet.rollout.stream_plan import read_ranges, read_stream
 from whet.store.run import RunStore
 
 RL = """kind = "rl"

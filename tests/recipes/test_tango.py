@@ -27,7 +27,7 @@ from whet.types import Author, Problem, Rollout, Verdict
 ROOT = Path(__file__).parents[2]
 TASK = '''
 from whet.tasks.base import LineNote, Task
-from whet.json_values import content_id
+from whet.types import content_id
 from whet.types import Message, Problem, Score, Verdict
 
 

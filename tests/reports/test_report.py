@@ -12,7 +12,7 @@ import pytest
 from report_fixture import line_notes, make_groups
 
 from whet.evals.summary import F1, summarise
-from whet.reports.escaping import escape_hidden
+from whet.reports.formatting import escape_hidden
 from whet.reports.page import MAX_CHARACTERS
 from whet.reports.report_data import (
     Curve,

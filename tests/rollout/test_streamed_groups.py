@@ -16,8 +16,7 @@ from whet.proofs.fixtures import ScriptedEngine
 from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import ChatEngine, GroupRequest
 from whet.rollout.stream import StreamQueue
-from whet.rollout.stream_ledger import StreamRow, read_stream
-from whet.rollout.stream_plan import StreamPlan
+from whet.rollout.stream_plan import StreamPlan, StreamRow, read_stream
 from whet.testing.fakes import SumTask, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from whet.errors import DataError
-from whet.json_values import content_id
 from whet.store.files import (
     Row,
     append_row,
@@ -19,6 +18,7 @@ from whet.store.files import (
     write_rows,
 )
 from whet.store.rollouts import write_rollouts
+from whet.types import content_id
 
 
 def limited(script: str, argument: Path) -> str:

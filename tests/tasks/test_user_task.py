@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from whet.config import Config
 from whet.tasks.base import Task
-from whet.json_values import content_id
+from whet.types import content_id
 from whet.types import Message, Problem, Score, Verdict
 
 

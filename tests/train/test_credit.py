@@ -12,8 +12,7 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import sequence_mean
 from whet.algos.settings import AlgoConfig
 from whet.algos.step_credit import StepCreditConfig
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.errors import ConfigError
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.testing.fakes import example, group, rollout

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from whet.algos.algorithm import build_algorithm
 from whet.algos.settings import AlgoConfig
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.errors import ConfigError, DataError
 from whet.models.lora import LoraConfig, LoraTransformer
 from whet.models.transformer import Transformer

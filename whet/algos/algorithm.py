@@ -17,11 +17,7 @@ from whet.algos.losses import EarlyStopConfig, KlEstimator
 from whet.algos.objectives import LogprobObjective, policy_objective
 from whet.algos.presets import LossWeightsName, Preset
 from whet.algos.settings import AlgoConfig, resolve_kl_estimator, resolve_preset
-from whet.algos.step_credit import (
-    StepCreditEstimator,
-    build_step_credit,
-    step_credit_fraction_at,
-)
+from whet.algos.step_credit import StepCreditEstimator, build_step_credit, step_credit_fraction_at
 from whet.algos.user_functions import load_advantage
 from whet.user_code import is_code_path
 

@@ -42,8 +42,7 @@ Surrogate = Callable[[Tensor, LossInputs], PolicyLoss]
 
 
 def old_logprobs(inputs: LossInputs) -> Tensor:
-    """Return the denominator of ratios: log-probabilities at the start of the step, or of the
-    engine."""
+    """Return the denominator of ratios: log-probabilities at the step's start, or the engine's."""
     return inputs.logprob_M.detach() if inputs.old_logprob_M is None else inputs.old_logprob_M
 
 

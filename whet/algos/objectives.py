@@ -15,6 +15,7 @@ from whet.algos import losses
 from whet.algos.losses import (
     EarlyStopConfig,
     ImportanceCorrectionConfig,
+    KlEstimator,
     LossInputs,
     Surrogate,
     sampling_logprobs,
@@ -125,6 +126,7 @@ def policy_objective(cfg: AlgoConfig) -> LogprobObjective:
     preset = resolve_preset(cfg)
     ratio = losses.RATIOS[preset.ratio]
     surrogate = _build_surrogate(preset, cfg)
+    estimator = resolve_kl_estimator(cfg) if preset.kl_in == "loss" else None
 
     def loss(inputs: LossInputs) -> TokenLoss:
         if cfg.old_logprobs == "engine":
@@ -141,7 +143,7 @@ def policy_objective(cfg: AlgoConfig) -> LogprobObjective:
         }
         token_loss = TokenLoss(loss_M, metrics)
         token_loss = _correct_importance(token_loss, inputs, cfg.importance_correction)
-        token_loss = _add_penalties(token_loss, inputs, token_ratio_M, cfg)
+        token_loss = _add_penalties(token_loss, inputs, token_ratio_M, cfg, estimator)
         stop_ratio_M = token_ratio_M if cfg.early_stop.statistic == "kl" else measured_ratio_M
         return _stop_early(token_loss, inputs, stop_ratio_M, cfg.early_stop)
 
@@ -170,15 +172,18 @@ def _correct_importance(
 
 
 def _add_penalties(
-    token_loss: TokenLoss, inputs: LossInputs, token_ratio_M: Tensor, cfg: AlgoConfig
+    token_loss: TokenLoss,
+    inputs: LossInputs,
+    token_ratio_M: Tensor,
+    cfg: AlgoConfig,
+    estimator: KlEstimator | None,
 ) -> TokenLoss:
-    """Add the KL to the reference if it is in the loss, and subtract the entropy bonus."""
+    """Add the KL, if the loss has an estimator of it, and subtract the entropy bonus."""
     loss_M, metrics, _ = token_loss
     logprob_M, ref_logprob_M = inputs.logprob_M, inputs.ref_logprob_M
     if ref_logprob_M is not None:
         metrics = metrics | {"policy/kl": losses.kl(logprob_M, ref_logprob_M, "k3")}
-        if resolve_preset(cfg).kl_in == "loss":
-            estimator = resolve_kl_estimator(cfg)
+        if estimator is not None:
             if cfg.kl_gradient == "direct":
                 kl_M = losses.kl(logprob_M, ref_logprob_M, estimator)
             else:

@@ -78,8 +78,7 @@ def ipo(chosen_P: Tensor, rejected_P: Tensor, *, beta: float) -> Tensor:
 
 
 def pair_log_ratios(inputs: LossInputs, *, per_token: bool = False) -> tuple[Tensor, Tensor]:
-    """Compute log-ratios to the reference, of chosen and of rejected responses: sums over tokens,
-    or means."""
+    """Compute log-ratios to the reference, of both responses: sums over tokens, or means."""
     assert inputs.chosen_P is not None and inputs.rejected_P is not None, "preferences need pairs"
     assert inputs.ref_logprob_M is not None, "preferences need a reference"
     num_sequences = 2 * len(inputs.chosen_P)

@@ -16,13 +16,7 @@ from whet.algos.losses import (
     RatioName,
     SurrogateName,
 )
-from whet.algos.presets import (
-    PRESETS,
-    AlgoName,
-    KlPlace,
-    LossWeightsName,
-    Preset,
-)
+from whet.algos.presets import PRESETS, AlgoName, KlPlace, LossWeightsName, Preset
 from whet.algos.step_credit import StepCreditConfig
 from whet.config import CONSTANT, Config
 from whet.user_code import CodePath

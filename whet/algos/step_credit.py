@@ -11,13 +11,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from whet.algos.advantages import (
-    GroupRule,
-    leave_one_out,
-    rewards_to_go,
-    whiten,
-    zscore,
-)
+from whet.algos.advantages import GroupRule, leave_one_out, rewards_to_go, whiten, zscore
 from whet.config import Config
 from whet.types import Doubles, JudgedStep
 

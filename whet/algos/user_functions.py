@@ -143,14 +143,7 @@ def _load_token_advantage(code_path: str) -> TokenAdvantageEstimator:
     call = _load_function(code_path, ADVANTAGE_KEY, ("rewards",))
 
     def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
-        row = _to_plain(call(reward))
-        is_row = isinstance(row, list) and len(row) == len(reward)
-        if not is_row or not all(map(_is_finite, row)):
-            raise ConfigError(
-                f"{label} should return advantages, a finite number for each of {len(reward)} "
-                f"tokens, not {_describe(row)}"
-            )
-        return np.array(row), None
+        return _check_row(call(reward), len(reward), f"{label} should return advantages"), None
 
     return advantage
 
@@ -162,21 +155,24 @@ def _load_critic_advantage(code_path: str) -> TokenAdvantageEstimator:
     call = _load_function(code_path, ADVANTAGE_KEY, ("rewards", "values"))
 
     def advantage(reward: Doubles, value: Doubles | None) -> tuple[Doubles, Doubles | None]:
+        rule = f"{label} should return advantages and value targets"
         result = call(reward, value)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise ConfigError(
-                f"{label} should return advantages and value targets, not {_describe(result)}"
-            )
-        for row in map(_to_plain, result):
-            is_row = isinstance(row, list) and len(row) == len(reward)
-            if not is_row or not all(map(_is_finite, row)):
-                raise ConfigError(
-                    f"{label} should return advantages and value targets, a finite number for each "
-                    f"of {len(reward)} tokens, not {_describe(row)}"
-                )
-        return np.array(_to_plain(result[0])), np.array(_to_plain(result[1]))
+            raise ConfigError(f"{rule}, not {_describe(result)}")
+        advantages, targets = (_check_row(row, len(reward), rule) for row in result)
+        return advantages, targets
 
     return advantage
+
+
+def _check_row(value: object, tokens: int, rule: str) -> Doubles:
+    """Return a row of numbers, one per token, as an array."""
+    row = _to_plain(value)
+    if not isinstance(row, list) or len(row) != tokens or not all(map(_is_finite, row)):
+        raise ConfigError(
+            f"{rule}, a finite number for each of {tokens} tokens, not {_describe(row)}"
+        )
+    return np.array(row)
 
 
 def _load_function(code_path: str, key: str, parameters: tuple[str, ...]) -> Callable[..., Any]:

@@ -7,13 +7,13 @@ C are the cells of a padded row.
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from random import Random
 
 import numpy as np
 
 from whet.batching.examples import Example, ExampleUnit
 from whet.errors import DataError
-from whet.integers import ceil_div
 from whet.types import Indices
 
 _ROW_MULTIPLE = 8
@@ -67,7 +67,7 @@ def pack(
     if is_padded:
         if ranks > 1:  # else one micro-batch may hold everything, and the other ranks nothing
             padded = sum(len(unit) * _max_length(unit, lengths) for unit in units)
-            per_rank = ceil_div(padded, ranks)
+            per_rank = ceil(padded / ranks)
             token_budget = min(token_budget, max(per_rank, _max_grid(units, lengths)))
         micro_batches = _pack_grid(_sort_by_prompt(longest_first, examples), lengths, token_budget)
     else:
@@ -125,8 +125,8 @@ def _pack_tokens(
     units: Sequence[ExampleUnit], lengths: Sequence[int], budget: int, ranks: int
 ) -> list[list[int]]:
     """Add each unit to the emptiest of as few micro-batches as could hold all units."""
-    min_count = ceil_div(sum(lengths), budget)
-    micro_batches: list[list[int]] = [[] for _ in range(ceil_div(min_count, ranks) * ranks)]
+    min_count = ceil(sum(lengths) / budget)
+    micro_batches: list[list[int]] = [[] for _ in range(ceil(min_count / ranks) * ranks)]
     heap = [(0, index) for index in range(len(micro_batches))]
     for unit in units:
         num_tokens = sum(lengths[index] for index in unit)
@@ -163,7 +163,7 @@ def merge_prefixes(tokens_T: Indices, lengths_S: Indices) -> MergedPrefixes:
         tokens_T[start : start + count] for start, count in zip(starts_S, counts_S, strict=True)
     ]
     node_T = np.full(len(tokens_T), -1, dtype=np.int64)
-    width = ceil_div(int(counts_S.max()), _ROW_MULTIPLE) * _ROW_MULTIPLE
+    width = ceil(int(counts_S.max()) / _ROW_MULTIPLE) * _ROW_MULTIPLE
     node_SC = np.zeros((len(rows), width), dtype=np.int64)
     first_U = list[Indices]()
     cell_U = list[Indices]()

@@ -1,5 +1,4 @@
-"""The command line. Each command reads settings, prints its plan, runs it, and prints the location
-of the result.
+"""The command line: each command reads settings, shows its plan, runs it, and names the result.
 
 A command imports what it needs when it is called: `whet --help` loads no torch.
 """

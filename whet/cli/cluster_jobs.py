@@ -36,10 +36,7 @@ def launch_if_many(ctx: typer.Context, folder: Path) -> None:
 
     given = ctx.params
     layout = parse_layout(
-        given["gpus"],
-        given["nodes"],
-        rendezvous=given["rendezvous"],
-        restarts=given["restarts"],
+        given["gpus"], given["nodes"], rendezvous=given["rendezvous"], restarts=given["restarts"]
     )
     if is_rank() or layout.is_alone:
         return

@@ -334,7 +334,7 @@ def check_graders(
 ) -> None:
     """Prove graders: the gold answer is correct, and a text that only looks like an answer is
     not."""
-    from whet.commands.check_graders import check_graders
+    from whet.commands.grade_file import check_graders
 
     with stoppable():
         check_graders(name, problems)

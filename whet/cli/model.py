@@ -91,13 +91,7 @@ def new(
     from whet.commands.model_folders import new_model
 
     new_model(
-        size,
-        out,
-        texts=texts,
-        family=family,
-        positions=positions,
-        max_pieces=max_pieces,
-        seed=seed,
+        size, out, texts=texts, family=family, positions=positions, max_pieces=max_pieces, seed=seed
     )
 
 

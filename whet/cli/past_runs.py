@@ -105,8 +105,7 @@ def replay(
         Path | None, typer.Option(help="A TOML file of alternatives, one table each.")
     ] = None,
     tokens: Annotated[
-        bool,
-        typer.Option("--tokens", help="Compute ratio, entropy, … per token, for `whet view`."),
+        bool, typer.Option("--tokens", help="Compute ratio, entropy, … per token, for `whet view`.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:

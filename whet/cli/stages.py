@@ -1,5 +1,4 @@
-"""Commands that run stages: a pipeline, a stage, an evaluation of a file or of a suite, and a
-study."""
+"""Commands that run stages: a pipeline, a stage, an evaluation of a file or suite, a study."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -194,8 +193,7 @@ SUITE_FLAGS = ("is_fast", "only", "data", "limit", "max_tokens", "key_env")
 def evaluate(
     ctx: typer.Context,
     file: Annotated[
-        str,
-        argument(help="A TOML file of kind eval; with --suite, one or several models."),
+        str, argument(help="A TOML file of kind eval; with --suite, one or several models.")
     ],
     out: Out = None,
     resume: Resume = False,

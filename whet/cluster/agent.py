@@ -1,5 +1,4 @@
-"""Run ranks under torch's elastic agent: a log for each rank, restarts, a bounded stop, and a page
-about failures.
+"""Run ranks under torch's elastic agent: logs, restarts, a bounded stop, a page about failures.
 
 The rendezvous is always torch's c10d one, because restarted ranks wait forever with a static one.
 """

@@ -91,8 +91,7 @@ def parse_nodes(nodes: str) -> tuple[int, int]:
 
 
 def find_rendezvous(environ: Mapping[str, str]) -> str:
-    """Derive HOST:PORT from Slurm's variables: the first node, and a port that depends on the
-    job."""
+    """Derive HOST:PORT from Slurm's variables: the first node, and a port that the job decides."""
     nodes = environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST")
     job = environ.get("SLURM_JOB_ID", "")
     if not nodes or not job.isdigit():

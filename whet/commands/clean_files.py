@@ -47,8 +47,7 @@ def clean_problems(
     report: Path | None = None,
     force: bool = False,
 ) -> CleaningResult:
-    """Write the rows of problem files that are worth training on, and beside it a list of the
-    others."""
+    """Write the rows of problem files that are worth training on, and a list of the others."""
     plan = _make_plan(options)
     left_out = left_out_file(out)
     check_out(files, out, force=force)

@@ -1,6 +1,7 @@
 """Difficulty maps: fill one from rollouts, show it, and filter problems by it."""
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +20,6 @@ from whet.data.difficulty import (
 )
 from whet.data.import_rows import stream_problems
 from whet.errors import ConfigError, DataError, visible
-from whet.integers import ceil_div
 from whet.store.files import check_overwrite, write_rows
 from whet.store.run import RunStore
 from whet.track.progress import say
@@ -101,7 +101,7 @@ def draw_histogram(counts: Sequence[int]) -> str:
     ' ▂█'
     """
     most = max(counts)
-    steps = [ceil_div(count * len(BARS), most) if most else 0 for count in counts]
+    steps = [ceil(count * len(BARS) / most) if most else 0 for count in counts]
     return "".join(BARS[step - 1] if step else " " for step in steps)
 
 

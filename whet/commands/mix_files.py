@@ -22,16 +22,10 @@ from whet.data.mix import (
     write_mix,
 )
 from whet.data.problem_lines import ProblemLines
-from whet.data.problems import normalised_question, problem_file
+from whet.data.problems import normalised_question, problem_file, split_by_hash
 from whet.data.sources import list_sources, load_source
-from whet.data.sources.prepare import (
-    LEFT_OUT,
-    PrepareCounts,
-    check_replaceable,
-    prepare_source,
-)
+from whet.data.sources.prepare import LEFT_OUT, PrepareCounts, check_replaceable, prepare_source
 from whet.data.sources.raw_files import find_raw_files
-from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.store.files import atomic_path, to_line
 from whet.track.progress import printer, progress_bar, say

@@ -12,10 +12,7 @@ from pathlib import Path
 
 import typer
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (  # type: ignore[attr-defined]
-    HFValidationError,
-    HTTPError,
-)
+from huggingface_hub.errors import HFValidationError, HTTPError  # type: ignore[attr-defined]
 
 from whet.data.import_rows import stream_problems
 from whet.errors import ConfigError, DataError
@@ -40,8 +37,7 @@ NEEDED = ("model*.safetensors", "adapter_model*.safetensors", *DOWNLOADED[1:])
 
 
 def export_model(location: Path, out: Path, dtype: str | None = None) -> None:
-    """Copy a run's model into a new folder, without its training state; adapters are merged. A
-    failed export leaves nothing."""
+    """Copy a run's model into a new folder, with adapters merged and no training state."""
     source = model_folder(str(location))
     if dtype is not None and dtype not in DTYPES:
         raise ConfigError(f"--dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
@@ -151,8 +147,7 @@ def pull_model(
     out: Path | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """Download and check a model; return its folder. Files that are already there are not fetched
-    again."""
+    """Download and check a model; return its folder. Files already there are not fetched again."""
     try:
         commit, files = list_files(hub_id, revision, endpoint)
         size = sum(file.size or 0 for file in files)

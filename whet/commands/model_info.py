@@ -49,8 +49,7 @@ class TemplateCheck:
 def show_template(
     location: str, *, other: str | None = None, is_linted: bool = False, out: Path | None = None
 ) -> bool:
-    """Print a template or its difference from another, check it, and write a model with the other
-    one.
+    """Print a template or its difference from another, check it, and write a model with it.
 
     Returns whether the checks found no fault.
     """

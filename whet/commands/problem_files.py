@@ -1,5 +1,4 @@
-"""Commands on problems: import rows of other systems, make problems of a task, show problems, list
-tasks."""
+"""Commands on problems: import rows, make problems of a task, show problems, list tasks."""
 
 import json
 from collections import Counter

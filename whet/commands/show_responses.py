@@ -1,5 +1,4 @@
-"""Print responses: stored rollouts with author and verdict, and a trained model's responses to a
-question."""
+"""Print responses: stored rollouts, and a trained model's responses to a question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

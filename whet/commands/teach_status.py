@@ -46,8 +46,7 @@ def print_status(folder: Path) -> None:
 
 
 def read_shards(folder: Path) -> tuple[dict[str, TeachProgress], list[str]]:
-    """Read the progress of a run or of each of its shards, and list the shards that have not
-    started."""
+    """Read the progress of a run or of its shards, and list the shards that have not started."""
     shards = sorted(RunStore(folder, lock=None).shard_folder.glob("*-of-*"))
     by_name = {path.name: read_teach_progress(path) for path in shards} or {
         "-": read_teach_progress(folder)

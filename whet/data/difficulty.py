@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from whet.errors import ConfigError, DataError
-from whet.json_values import read_integer
 from whet.store.files import read_rows, write_rows
 from whet.store.rollouts import read_rollouts
-from whet.types import Json, Problem, Rollout, Verdict
+from whet.types import Json, Problem, Rollout, Verdict, read_integer
 
 Z95 = 1.959964
 """The normal quantile of a 95 % interval."""

@@ -69,8 +69,7 @@ def import_rows(
     is_strict: bool = False,
     advance: Advance | None = None,
 ) -> ImportCounts:
-    """Write the problems of a file to `out`, and beside it their responses and a list of rows left
-    out.
+    """Write the problems of a file to `out`, and beside it responses and a list of rows left out.
 
     Everything is written, or nothing. A row with the problem of an earlier row adds to its
     responses. A strict import stops at a bad row.

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from whet.data.row_files import MAX_ROW_BYTES, parse_constant
+from whet.data.row_files import MAX_ROW_BYTES, parse_constant, read_next_line
 from whet.errors import ConfigError, DataError
 from whet.store.files import parse_finite
 from whet.types import Advance, Json, Problem
@@ -114,14 +114,9 @@ def _read_lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
     offset = 0
     with _open(file) as handle:
         for number in count(1):
-            line = handle.readline(MAX_ROW_BYTES + 1)
+            line = read_next_line(handle, file, number)
             if not line:
                 return
-            if len(line) > MAX_ROW_BYTES:
-                size = f"{MAX_ROW_BYTES >> 20} MiB"
-                raise DataError(
-                    f"{file} line {number} is longer than {size}; is there one row per line?"
-                )
             skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) else 0
             if line[skipped:].strip():
                 yield number, offset + skipped, line[skipped:]

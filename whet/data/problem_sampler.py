@@ -13,16 +13,14 @@ from pydantic import Field, model_validator
 from whet.config import Config
 from whet.data.difficulty import read_pass_rates
 from whet.errors import DataError
-from whet.json_values import read_integer, read_number
 from whet.rng import make_rng
-from whet.types import Group, Json, Metrics, Problem, Verdict
+from whet.types import Group, Json, Metrics, Problem, Verdict, read_integer, read_number
 
 T = TypeVar("T")
 
 
 class EpochSampler(Generic[T]):
-    """An endless stream of problems or examples, reshuffled each epoch; its only state is a
-    position."""
+    """An endless stream of items, reshuffled each epoch; its only state is a position."""
 
     def __init__(self, items: Sequence[T], seed: int, *, name: str = "epoch") -> None:
         self.items = tuple(items)
@@ -259,8 +257,7 @@ class PassRateCurriculum(Curriculum):
         return read_pass_rates(Path(self.difficulty), self.difficulty_model)
 
     def initial_rest(self, rng: Random) -> int:
-        """Draw it at random, so that problems outside the band do not all come back in one
-        epoch."""
+        """Draw at random, so that problems outside the band do not all come back in one epoch."""
         return rng.randint(0, self.rest)
 
     def is_wanted(self, rate: float) -> bool:
@@ -311,8 +308,7 @@ class ProblemSampler:
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's stage; at the border of two epochs one may come
-        twice."""
+        """Take the next problems of a step's stage; at a border of epochs one may come twice."""
         stage = self.curriculum.stage_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:

@@ -1,20 +1,22 @@
 """Problems on disk: a folder with one JSON lines file per split."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from whet.data.clean.word_hashes import normalise
 from whet.data.problem_lines import to_question
-from whet.data.splits import split_by_hash
-from whet.errors import DataError
+from whet.errors import ConfigError, DataError
+from whet.rng import derive
 from whet.store.files import stream_rows, write_rows
 from whet.tasks.base import Task, keep_solvable, list_problems
-from whet.types import Problem, Split
+from whet.types import SPLITS, Problem, Split
 
 HELD_OUT_FRACTION = 0.05
 MAX_HELD_OUT = 500
 """How many training problems are held out for validation where a folder has none for it."""
 _TRAINING_SPLITS: tuple[Split, ...] = ("rl", "sft")
+_SEED_RANGE = 1 << 63
 
 
 def write_problems(folder: Path, split: Split, problems: Iterable[Problem]) -> None:
@@ -104,3 +106,20 @@ def normalised_question(problem: Problem) -> str:
 
 def problem_file(folder: Path, split: Split) -> Path:
     return folder / f"problems-{split}.jsonl"
+
+
+def split_by_hash(text: str, fractions: Mapping[Split, float], seed: int) -> Split:
+    """Return the split of a text, which depends on the text alone.
+
+    >>> split_by_hash("What is 2 + 2?", {"rl": 0.9, "dev": 0.1}, seed=42)
+    'rl'
+    """
+    names = [split for split in SPLITS if fractions.get(split, 0.0) > 0]
+    ends = list(accumulate(fractions[split] for split in names))
+    if len(names) < len([value for value in fractions.values() if value]) or not names:
+        raise ConfigError(f"split = {dict(fractions)} should give sft, rl, dev or test a fraction")
+    if abs(ends[-1] - 1) > 1e-6:
+        raise ConfigError(f"the fractions of a split should add up to 1, not to {ends[-1]:g}")
+    position = derive(seed, "split", text) / _SEED_RANGE
+    chosen = (name for name, end in zip(names, ends, strict=True) if position < end)
+    return next(chosen, names[-1])

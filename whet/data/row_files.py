@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from math import isnan
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,8 +38,7 @@ _NUMBERED = re.compile(rb'\{\s*"[0-9]+"\s*:\s*\{')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """The fields of a row and its location: "line 12" of a text file, "row 12" of a list or
-    table."""
+    """The fields of a row and its location: "line 12" of a text, "row 12" of a list or table."""
 
     location: str
     fields: Row
@@ -78,19 +77,23 @@ def _read_json_lines(file: Path, advance: Advance) -> Iterator[SourceRow]:
     with file.open("rb") as raw:
         lines = gzip.GzipFile(fileobj=raw) if file.name.lower().endswith(".gz") else raw
         for number in count(1):
-            line = lines.readline(MAX_ROW_BYTES + 1)
+            line = read_next_line(lines, file, number)
             advance(raw.tell() - position)
             position = raw.tell()
             if not line:
                 return
-            if len(line) > MAX_ROW_BYTES:
-                size = f"{MAX_ROW_BYTES >> 20} MiB"
-                raise DataError(
-                    f"{file} line {number} is longer than {size}; is there one row per line?"
-                )
             line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
             if line.strip():
                 yield _parse_row(file, f"line {number}", line.decode())
+
+
+def read_next_line(lines: BinaryIO | gzip.GzipFile, file: Path, number: int) -> bytes:
+    """Read the next line, empty at the end of the file; one that is too long is refused."""
+    line = lines.readline(MAX_ROW_BYTES + 1)
+    if len(line) > MAX_ROW_BYTES:
+        size = f"{MAX_ROW_BYTES >> 20} MiB"
+        raise DataError(f"{file} line {number} is longer than {size}; is there one row per line?")
+    return line
 
 
 def _parse_row(file: Path, location: str, text: str) -> SourceRow:

@@ -24,9 +24,7 @@ OTHER_FILES = 256
 
 
 def stream_replies(
-    client: Client,
-    requests: Iterator[tuple[K, dict[str, Json]]],
-    store: Callable[[K, Reply], None],
+    client: Client, requests: Iterator[tuple[K, dict[str, Json]]], store: Callable[[K, Reply], None]
 ) -> Generator[tuple[K, Reply], None, None]:
     """Send every body, `in_flight` at a time, and yield each key with its reply.
 

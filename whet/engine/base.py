@@ -88,8 +88,6 @@ class EngineStats:
     """Counters of one `generate` call; 0 where an engine cannot measure."""
 
     prefill_tokens: int = 0
-    prefills: int = 0
-    """Forward passes over prompts."""
     windows: int = 0
     steps: int = 0
     """Decode steps; each adds one token to every row."""
@@ -248,10 +246,7 @@ def length_limit(request: Request) -> float:
 
 
 def longest_first(
-    requests: Iterable[Request],
-    *,
-    ahead: int,
-    length: Callable[[Request], float] = length_limit,
+    requests: Iterable[Request], *, ahead: int, length: Callable[[Request], float] = length_limit
 ) -> Iterator[Request]:
     """Sort requests longest first, `ahead` at a time; ties keep their order.
 

@@ -215,8 +215,7 @@ class RequestQueue:
         return bool(self._again)
 
     def give_back(self, requests: Sequence[Request], fault: str) -> None:
-        """Requeue the requests of a lost worker; one that too many lost workers had ends the
-        call."""
+        """Requeue a lost worker's requests; one that too many lost workers had ends the call."""
         for request in reversed(requests):
             num = self._num_losses[request.id] = self._num_losses.get(request.id, 0) + 1
             if num > MAX_LOSSES:

@@ -11,6 +11,7 @@ Shapes: R rows, B rows in use, Q rows that move, W columns of an output, V vocab
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from torch import Tensor
 
 from whet.engine.base import EngineStats, Request
 from whet.engine.scheduler import WindowOutput
-from whet.integers import ceil_div
 from whet.kernels.lm_head import row_logprobs, sample_rows
 from whet.models.transformer import Attend, Transformer
 from whet.types import Indices
@@ -85,7 +85,7 @@ def unpack(packed: Tensor, arrays: Sequence[NDArray[Any]]) -> list[Tensor]:
 
 
 def _starts(arrays: Sequence[NDArray[Any]]) -> list[int]:
-    return [0, *accumulate(ceil_div(array.nbytes, _ALIGNED) * _ALIGNED for array in arrays)]
+    return [0, *accumulate(ceil(array.nbytes / _ALIGNED) * _ALIGNED for array in arrays)]
 
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64

@@ -42,7 +42,6 @@ from whet.engine.scheduler import (
 )
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
-from whet.integers import ceil_div
 from whet.models.transformer import Transformer
 from whet.types import Completion, FinishReason, Tokens
 
@@ -72,7 +71,7 @@ class NativeConfig(EngineConfig):
         return NativeEngine(model, self, stop_tokens=stop_tokens, detokenize=detokenize)
 
     def cache_bytes(self, token_bytes: int, *, context: int, free: float) -> float:
-        full = (self.max_num_seqs + 1) * ceil_div(context, PAGE) * PAGE * float(token_bytes)
+        full = (self.max_num_seqs + 1) * math.ceil(context / PAGE) * PAGE * float(token_bytes)
         most = (self.kv_cache_gb or math.inf) * 2**30
         return min(full, FREE_MEMORY_FRACTION * max(free, 0.0), most)
 
@@ -307,9 +306,7 @@ class EngineCore:
         self.transfer.stats.first_tokens += len(sequence_B)
 
     def _prefill(self, chunks: PrefillPass) -> None:
-        stats = self.transfer.stats
-        stats.prefills += 1
-        stats.prefill_tokens += len(chunks.tokens_T)
+        self.transfer.stats.prefill_tokens += len(chunks.tokens_T)
         attend = self.cache.prefill(chunks, self.transfer)
         tokens_T, positions_T, end_Q, row_Q = self.transfer.to_device(
             chunks.tokens_T, chunks.positions_T, chunks.end_Q, chunks.row_Q
@@ -321,8 +318,7 @@ class EngineCore:
         """Enqueue a window, or fewer steps if all rows end before."""
         sequences, sequence_B = self.sequences, self.scheduler.running_B
         steps = min(
-            self.window,
-            int((sequences.limit_S - sequences.scheduled_S)[sequence_B].max(initial=0)),
+            self.window, int((sequences.limit_S - sequences.scheduled_S)[sequence_B].max(initial=0))
         )
         if not steps:
             return

@@ -8,6 +8,8 @@ Shapes: E pages of the whole cache, A pages of a row, N query heads, D head size
 use, Q rows that grow, end or move, S chunks of context, T their tokens.
 """
 
+from math import ceil
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,7 +19,6 @@ from whet.engine.cuda_graphs import DecodeGraphs, round_up_length, round_up_rows
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import PrefillPass
 from whet.errors import EngineError
-from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.attention import decode_scratch, paged_decode, paged_prefill, tile_table
 from whet.kernels.layer_ops import split_heads_into
@@ -36,7 +37,7 @@ class PageAllocator:
     def __init__(self, *, num_pages: int, num_rows: int, longest: int, page_size: int) -> None:
         self.page_size = page_size
         self.num_pages = num_pages
-        self.table_RA = np.zeros((num_rows, ceil_div(longest, page_size)), dtype=np.int32)
+        self.table_RA = np.zeros((num_rows, ceil(longest / page_size)), dtype=np.int32)
         self.held_R, self.max_pages_R = np.zeros((2, num_rows), dtype=np.int64)
         """Pages that each row holds now, and the most that it may need."""
         self.ref_count_E = np.zeros(num_pages, dtype=np.int64)
@@ -73,7 +74,7 @@ class PageAllocator:
 
     def grow(self, row_Q: Indices, tokens_Q: Indices) -> bool:
         """Give rows the pages they lack for `tokens_Q` tokens; give none if too few are free."""
-        lack_Q = np.maximum(ceil_div(tokens_Q, self.page_size) - self.held_R[row_Q], 0)
+        lack_Q = np.maximum(-(-tokens_Q // self.page_size) - self.held_R[row_Q], 0)
         total = int(lack_Q.sum())
         if total > self.num_free:
             return False
@@ -114,7 +115,7 @@ class PageAllocator:
         return copies
 
     def _count_pages(self, tokens: int) -> int:
-        return ceil_div(tokens, self.page_size)
+        return ceil(tokens / self.page_size)
 
     def _take(self, count: int) -> NDArray[np.int32]:
         self.num_free -= count
@@ -149,7 +150,7 @@ class PagedCache:
     def prefill(self, chunks: PrefillPass, transfer: HostTransfer) -> "PagedPrefill":
         table_RA = self.allocator.table_RA
         page_T = table_RA[chunks.row_T, chunks.positions_T // PAGE].astype(np.int64)
-        used = ceil_div(int(chunks.positions_T.max() + 1), PAGE)
+        used = ceil(int(chunks.positions_T.max() + 1) / PAGE)
         cell_T = page_T * PAGE + chunks.positions_T % PAGE
         starts_S1 = chunks.starts_S1.astype(np.int32)
         before_S = chunks.before_S.astype(np.int32)
@@ -169,7 +170,7 @@ class PagedCache:
         """Do nothing: `copy_page_table` sends the table before the next window."""
 
     def copy_page_table(self, num_rows: int, longest: int, transfer: HostTransfer) -> None:
-        used = ceil_div(longest, PAGE)
+        used = ceil(longest / PAGE)
         (self.table_RA[:num_rows, :used],) = transfer.to_device(
             self.allocator.table_RA[:num_rows, :used]
         )
@@ -229,7 +230,7 @@ class PagedDecode:
         self.cache = cache
         self.scratch: tuple[Tensor, Tensor, Tensor] | None = None
         # Attention reads as many pages as the table has columns: cut it to the longest row.
-        self.table_BA = cache.table_RA[: len(position_B), : ceil_div(longest, PAGE)].contiguous()
+        self.table_BA = cache.table_RA[: len(position_B), : ceil(longest / PAGE)].contiguous()
         # An ended row may be longer than the longest live one: it reads its first page instead,
         # and writes nothing.
         page_B = self.table_BA.gather(1, (position_B * live_B // PAGE)[:, None])[:, 0].long()
@@ -253,7 +254,7 @@ def build_paged_cache(
     """Build a cache of `kv_cache_gb` GiB, or of free memory, at most enough for full slots."""
     cfg = model.cfg
     page_bytes = 2 * cfg.num_layers * cfg.num_kv_heads * PAGE * cfg.head_dim * model.dtype.itemsize
-    num_pages = (slots + 1) * ceil_div(context, PAGE)
+    num_pages = (slots + 1) * ceil(context / PAGE)
     if kv_cache_gb is not None:
         num_pages = min(num_pages, int(kv_cache_gb * 2**30) // page_bytes)
     elif model.device.type == "cuda":

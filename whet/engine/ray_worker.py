@@ -61,10 +61,7 @@ class EngineActor:
         self._inbox = _QueueInbox()
         self._results: SimpleQueue[WorkerReport] = SimpleQueue()
         host = WorkerHost(
-            spec.build(),
-            self._inbox,
-            self._results.put,
-            num_slots=spec.engine.max_num_seqs,
+            spec.build(), self._inbox, self._results.put, num_slots=spec.engine.max_num_seqs
         )
         threading.Thread(target=host.run, daemon=True).start()
 
@@ -163,10 +160,7 @@ class RayWorker:
         self._actor.tell.options(concurrency_group=WORKER_ORDERS).remote(order)
 
     def _listen(
-        self,
-        actor: ActorHandle,
-        loaded: SimpleQueue[Loaded | WorkerError],
-        report: Report,
+        self, actor: ActorHandle, loaded: SimpleQueue[Loaded | WorkerError], report: Report
     ) -> None:
         """Pass on results until the actor ends; an unexpected end is a fault."""
         listen = actor.listen.options(concurrency_group=RESULTS)

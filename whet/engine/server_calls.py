@@ -1,5 +1,4 @@
-"""HTTP calls of the inference servers that whet supports; the kind of a server is detected at
-start.
+"""HTTP calls of the inference servers that whet supports; a server's kind is detected.
 
 Tokens go in, tokens and log-probabilities come out; weights are pushed by naming a folder. Replies
 are untrusted: anything but the expected form is a WorkerError.

@@ -1,5 +1,4 @@
-"""Weights on their way to workers: a safetensors file for each version, in memory or on disk, and a
-canary that shows whether they arrived.
+"""Weights on their way to workers: a safetensors file per version, and a canary to check them.
 
 The canary is a fixed prompt with the learner's greedy completion. It detects an old tensor that
 moves the log-probabilities of a few tokens by more than the tolerance, but not an embedding row

@@ -28,8 +28,7 @@ CANARY = 0
 
 
 class WorkerError(Exception):
-    """A worker that died, stopped responding or cannot work; messages put the reason after its
-    name."""
+    """A worker that died, stopped responding or cannot work; the reason follows its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,13 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter
 from scipy.special import stdtr, stdtrit
 
-from whet.evals.stats import (
-    CONFIDENCE,
-    Estimate,
-    Reals,
-    binomial_interval,
-    wilson_interval,
-)
+from whet.evals.stats import CONFIDENCE, Estimate, Reals, binomial_interval, wilson_interval
 from whet.types import Doubles, Json
 
 POWER = 0.8

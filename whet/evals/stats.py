@@ -1,5 +1,4 @@
-"""pass@k, maj@k, and 95 % intervals over problems; `comparison` handles several seeds and two
-models.
+"""pass@k, maj@k, and 95 % intervals over problems; `comparison` has seeds and two models.
 
 A problem is the sampling unit: its responses are averaged before anything is resampled. avg@n is
 pass@1 of n responses, and has no function of its own.
@@ -193,8 +192,7 @@ def majority_at_k(
 
 
 def _chance_to_win(votes: Mapping[str, int], num_silent: int, answer: str, k: int) -> float:
-    """Return the fraction of subsets of k that an answer wins; a tie with m others counts 1 / (m +
-    1)."""
+    """Return the fraction of subsets of k that an answer wins; a tie with m counts 1 / (m + 1)."""
     subsets = comb(sum(votes.values()) + num_silent, k)
     others = [count for other, count in votes.items() if other != answer]
     won = 0.0

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from math import ceil
 from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
 from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
-from whet.integers import ceil_div
 from whet.tasks.base import Task, grade_safely, make_unscored, score_failure
 from whet.types import Problem, Score, Verdict
 
@@ -28,8 +28,7 @@ K = TypeVar("K", bound=Hashable)
 
 DEFAULT_WORKERS = 2
 BATCH_SECONDS = 0.02
-"""Seconds of work in a batch: enough to make sending cheap, and short enough for workers to finish
-together."""
+"""Seconds of work in a batch: sending stays cheap, and workers finish together."""
 MAX_BATCH = 512
 FEW_RESPONSES = 4
 """Up to this many responses, one worker is enough."""
@@ -174,7 +173,7 @@ class Grader:
         while self._idle and self._queue:
             size = self._batch_sizer.size
             if is_last:
-                size = min(size, ceil_div(len(self._queue), self.workers))
+                size = min(size, ceil(len(self._queue) / self.workers))
             if len(self._queue) < size and not self._is_slow:
                 return
             slot = self._idle.pop()

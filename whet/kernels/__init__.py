@@ -25,8 +25,7 @@ TRITON_DEVICES = (("cuda", "cpu") if IS_INTERPRETED else ("cuda",)) if HAS_TRITO
 """Device types that run the Triton kernels."""
 
 FEATURES = frozenset({"tied", "qkv_bias", "qk_norm", "rope_scaling", "sliding_window"})
-"""The `ModelConfig.features` that the C and Triton kernels for attention and lm_head support;
-models with others use plain torch there."""
+"""The `ModelConfig.features` of the C and Triton kernels; other models use plain torch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ of 64, sum blocks in chunks of 512 from the start of the sequence, and merge chu
 """
 
 import ctypes
+from math import ceil
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from whet.errors import TrainError
-from whet.integers import ceil_div
 from whet.kernels import CHUNK, HAS_TRITON, TILE, TRITON_DEVICES, AttentionOptions
 from whet.kernels.layer_ops import addresses, c_kernels
 
@@ -150,7 +150,7 @@ def paged_decode(
 def decode_scratch(q_BND: Tensor, context: int) -> tuple[Tensor, Tensor, Tensor]:
     """Allocate the maxima, sums and weighted values of every chunk of a context."""
     rows, heads, size = q_BND.shape
-    chunks = ceil_div(context, CHUNK)
+    chunks = ceil(context / CHUNK)
     parts = q_BND.new_empty(rows, chunks, heads, size, dtype=torch.float32)
     return parts.new_empty(rows, chunks, heads), parts.new_empty(rows, chunks, heads), parts
 

@@ -1,6 +1,5 @@
 # mypy: allow-untyped-calls
-"""RMSNorm with residual, SwiGLU, and splitting heads with rope: all of a layer but matmuls and
-attention.
+"""RMSNorm with residual, SwiGLU, and heads with rope: all of a layer but matmuls and attention.
 
 Shapes: T tokens, H hidden, F width of the feed-forward, B rows decoding, X = (N + 2 G) D, N query
 heads, G key/value heads, D head size, C positions. Norms and gates are computed in float32 and
@@ -335,10 +334,7 @@ def _rope_backward(
 
 
 def _run_rope(
-    kernel: Callable[..., None],
-    qkv_TX: Tensor | None,
-    spec: AttentionSpec,
-    *others: Tensor | None,
+    kernel: Callable[..., None], qkv_TX: Tensor | None, spec: AttentionSpec, *others: Tensor | None
 ) -> None:
     tensors = qkv_TX, spec.rope_CD, spec.q_norm_D, spec.k_norm_D
     # A variable keeps the copies alive during the call that reads their addresses.

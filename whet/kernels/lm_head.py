@@ -59,8 +59,7 @@ def token_logprobs(
     entropy: bool,
     chunk_elements: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute log-probabilities of labels under softmax(logits / temperature), and entropies, which
-    are 0 unless requested.
+    """Compute log-probabilities of labels at a temperature, and entropies, 0 unless requested.
 
     Both have gradients; detach inputs that should have none. The backward pass recomputes chunks
     of logits, unless all fit in one chunk of the C kernel, which keeps them. A temperature of 0
@@ -329,8 +328,7 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 def c_token_logprobs(
     library: ctypes.CDLL, logits_MV: Tensor, label_M: Tensor, scale_M: Tensor, *, entropy: bool
 ) -> tuple[Tensor, Tensor]:
-    """Compute log-probabilities of labels under softmax(logits / scale), and entropies, which are 0
-    unless requested.
+    """Compute log-probabilities of labels at a scale, and entropies, 0 unless requested.
 
     Both have gradients. The backward pass reads the logits, so they must not be overwritten.
     """

@@ -59,15 +59,7 @@ def _norm_sizes(width: int) -> dict[str, int]:
 
 @triton.jit
 def _norm_forward(
-    x,
-    residual,
-    weight,
-    normed,
-    total,
-    width,
-    eps,
-    HAS_RESIDUAL: tl.constexpr,
-    BLOCK: tl.constexpr,
+    x, residual, weight, normed, total, width, eps, HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr
 ):
     column = tl.arange(0, BLOCK)
     is_real = column < width

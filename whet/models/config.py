@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 
 from whet.errors import DataError
-from whet.json_values import read_integer
-from whet.types import Json
+from whet.types import Json, read_integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +155,7 @@ _IGNORED_KEYS = {
     *("length_penalty", "num_beams", "num_beam_groups", "num_return_sequences", "do_sample"),
     *("unsloth_fixed", "unsloth_version", "model_name"),
 }
-"""Keys of transformers and other tools that do not affect logits: about training, generation, or
-the file itself."""
+"""Keys that do not affect logits: about training, generation, or the file itself."""
 
 
 def from_hf_config(row: Mapping[str, Json]) -> ModelConfig:

@@ -168,8 +168,7 @@ ALONE = RankLayout()
 _LINEAR = 0.8
 _CACHE = 0.85
 _MATMUL = 0.75
-"""Measured fractions of the matrix rate and the copy rate in decoding, and of the matrix rate in
-an update."""
+"""Measured fractions of matrix and copy rates in decoding, and of matrix rates in updates."""
 _LAYER_SECONDS = 32e-6
 """Fixed time of a layer in a decode step: nine small kernels in sequence."""
 _REDUCE_SECONDS = 24e-6

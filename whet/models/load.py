@@ -52,8 +52,7 @@ def resolve(model: str) -> Path:
 
 
 def resolve_light(model: str) -> Path:
-    """Find the folder of a model as `resolve` does, but fetch only settings and tokenizer of a hub
-    id."""
+    """Find the folder of a model as `resolve` does, but without the weights of a hub id."""
     is_hub_id = not Path(model).expanduser().is_dir() and HUB_ID.fullmatch(model)
     return _download(model, LIGHT) if is_hub_id else resolve(model)
 

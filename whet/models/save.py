@@ -102,11 +102,7 @@ class WeightFile:
 
 
 def plan_files(
-    num_bytes: Mapping[str, int],
-    *,
-    size: int = 1,
-    limit: int = MAX_FILE_BYTES,
-    file: str = WEIGHTS,
+    num_bytes: Mapping[str, int], *, size: int = 1, limit: int = MAX_FILE_BYTES, file: str = WEIGHTS
 ) -> list[WeightFile]:
     """Plan one file, or several if it would exceed `limit`.
 

@@ -47,8 +47,7 @@ def _describe_task(task: Task) -> str:
 
 
 def _describe_model(stage: StageConfig, folders: Mapping[str, Path]) -> str:
-    """Name the source of the weights, unless it is an earlier stage, which has been named
-    already."""
+    """Name the source of the weights, unless it is an earlier stage, already named."""
     source = next((item for _, item in stage if isinstance(item, ModelSource)), None)
     if source is None or (source.path or "").startswith("@"):
         return ""

@@ -147,8 +147,7 @@ def _write_sft(model: str | None, data: StarterData) -> Iterator[str]:
 
 
 def _write_run(model: str | None, data: StarterData) -> Iterator[str]:
-    """Measure a model, train it, and measure it again; without a model, first make one for the 24
-    game."""
+    """Measure a model, train it, measure it again; without one, first make one for the 24 game."""
     if data.responses is not None:
         raise ConfigError("--kind run needs problems in --data; responses are for --kind sft")
     yield from ["", *_write_settings("rl", _source(data))]

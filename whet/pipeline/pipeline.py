@@ -1,5 +1,4 @@
-"""Run a pipeline: the stages of a file in order, each in its own run folder; finished ones are
-skipped.
+"""Run a pipeline: stages in order, each in its own run folder; finished ones are skipped.
 
 `@name` in a setting is the result of an earlier stage: its folder, or its model. A stage is up to
 date if nothing has changed in its settings, the user code they name, and the stages it refers to.
@@ -143,8 +142,7 @@ def _write_stage_file(run: RunStore, facts: Mapping[str, Json]) -> None:
 
 
 def _plan_attempt(folder: Path, key: StageKey) -> _Attempt | None:
-    """Plan an attempt at a stage, and move an outdated result aside; None if the result is up to
-    date.
+    """Plan an attempt at a stage, and move an outdated result aside; None if it is up to date.
 
     A stage continues if only its number of steps grew.
     """

@@ -1,5 +1,4 @@
-"""The settings of a pipeline: named stages, read from a file and flags, and checked against each
-other."""
+"""The settings of a pipeline: named stages, read from a file and flags, checked together."""
 
 import pkgutil
 import re

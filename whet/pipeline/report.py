@@ -317,8 +317,7 @@ def _samples(
 
 
 def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:
-    """Read the metrics of a run that are drawn: those of every kind of stage, and those of its own
-    kind."""
+    """Read the metrics of a run that are drawn: of every kind of stage, and of its own kind."""
     rows = run.metrics()
     curves = []
     for key, (title, unit) in {**_CURVES, **of_kind}.items():

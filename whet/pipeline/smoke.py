@@ -17,7 +17,6 @@ from pathlib import Path
 
 from whet.config import to_table
 from whet.data.problems import write_problems
-from whet.json_values import content_id
 from whet.level_bands import NUM_LEVELS
 from whet.models.config import FAMILIES
 from whet.models.save import save_model
@@ -33,7 +32,7 @@ from whet.tasks.generated import Generator
 from whet.tasks.task_config import build_task
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.toml import Table, flatten, look_up, with_value
-from whet.types import SPLITS, Group, Json, Problem, Split
+from whet.types import SPLITS, Group, Json, Problem, Split, content_id
 
 STAND_INS = "stand-ins"
 """The folder of generated inputs in that of a smoke run."""
@@ -66,8 +65,7 @@ REPLACED_SETTINGS: Mapping[str, Json] = {
 }
 """Settings that are replaced in a smoke run."""
 NUM_PROBLEMS = 2
-"""Problems per split in place of all problems of a task; more if a curriculum or a mix needs
-them."""
+"""Problems per split in place of all of a task; more if a curriculum or mix needs them."""
 _POSITIONS = 8192
 """The longest prompts, of graphs with names, have 7,000 characters; a token is about a word or
 three characters."""
@@ -177,14 +175,12 @@ def _changes(stage: StageConfig, target: Path) -> Iterator[tuple[str, Json]]:
 
 
 def _is_outside(location: Json) -> bool:
-    """Whether a setting refers to something outside this pipeline; None means the task's own
-    problems."""
+    """Whether a setting refers outside this pipeline; None means the task's own problems."""
     return location is None or (isinstance(location, str) and not location.startswith("@"))
 
 
 def _make_problems(task: Task, split: Split, count: int) -> Iterator[Problem]:
-    """Make a few problems of different levels, at least one for each part of a task that generates
-    problems."""
+    """Make a few problems of different levels, at least one for each part of a task."""
     makers = [maker for subtask in task.subtasks if (maker := _problem_maker(subtask)) is not None]
     if not makers:
         yield from islice(list_problems(task, split), count)
@@ -207,8 +203,7 @@ def _make_sum(task: str, seed: int, level: float) -> Problem:
 
 
 def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked solutions; stages that compare responses also get wrong ones, taken from the
-    next problem."""
+    """Write worked solutions; stages that compare also get wrong ones, of the next problem."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
     if not stage.compares_responses:
         return right

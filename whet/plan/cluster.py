@@ -4,9 +4,9 @@ each rank, the bottleneck, and the fewest GPUs that suffice."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from math import ceil
 
 from whet.errors import ConfigError
-from whet.integers import ceil_div
 from whet.models.cost import ALONE, GPU, RankLayout
 from whet.plan.phases import ModelJob, fits, phases
 from whet.plan.predict import find_card, list_jobs, print_phases, print_sentences
@@ -42,7 +42,7 @@ class Cluster:
     @property
     def node(self) -> int:
         """GPUs of a node."""
-        nodes = self.nodes or ceil_div(self.gpus, NODE)
+        nodes = self.nodes or ceil(self.gpus / NODE)
         if self.gpus % nodes:
             raise ConfigError(f"--gpus is {self.gpus}, which {nodes} nodes cannot share equally")
         return self.gpus // nodes
@@ -97,8 +97,7 @@ def choose_layout(planned: Planned, card: GPU, cluster: Cluster) -> RankLayout:
 
 
 def list_layouts(planned: Planned, cluster: Cluster) -> list[RankLayout]:
-    """List layouts, the simplest first: whole nodes share masters, and ranks of a node share
-    sequences."""
+    """List layouts, simplest first: nodes share masters, and ranks of a node share sequences."""
     ranks = cluster.gpus
     node = cluster.node
     if ranks == 1:

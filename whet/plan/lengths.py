@@ -91,8 +91,7 @@ def _cut_mean(mu: float, limit: int) -> float:
 
 
 def read_lengths(folder: Path) -> StoredLengths:
-    """Read response lengths from a run's last training steps, or if it has none from its
-    evaluations."""
+    """Read response lengths from a run's last training steps, or else from its evaluations."""
     run = RunStore.view(folder)
     stored = [entry for entry in run.list_rollouts() if entry[0] in ("train", "eval")]
     latest = [entry for entry in stored if entry[0] == stored[0][0]][-LAST_STEPS:]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from whet.engine.base import EngineConfig
 from whet.engine.native import PREFILL_TOKENS
-from whet.integers import ceil_div
 from whet.models import cost
 from whet.models.cost import ALONE, GB, GPU, Cost, RankLayout
 from whet.train.settings import TrainConfig
@@ -60,7 +60,7 @@ class ModelJob:
     @property
     def num_requests(self) -> int:
         """Sequences that a rank samples."""
-        return ceil_div(self.sequences, self.layout.ranks)
+        return ceil(self.sequences / self.layout.ranks)
 
     @property
     def num_updated(self) -> int:
@@ -68,16 +68,16 @@ class ModelJob:
         if self.layout.ranks == 1:
             return self.sequences
         groups = self.layout.ranks // self.layout.sequence
-        return self.num_minibatches * ceil_div(self.sequences, self.num_minibatches * groups)
+        return self.num_minibatches * ceil(self.sequences / (self.num_minibatches * groups))
 
     @property
     def num_passes(self) -> int:
         """Micro-batches of a step."""
         assert self.train is not None, "passes are those of an update"
         if self.layout.ranks == 1:
-            return max(1, ceil_div(self.sequences * self.length, self.train.micro_batch_tokens))
+            return max(1, ceil(self.sequences * self.length / self.train.micro_batch_tokens))
         rows = max(1, self.train.micro_batch_tokens // self.length)
-        return self.num_minibatches * ceil_div(self.num_updated, self.num_minibatches * rows)
+        return self.num_minibatches * ceil(self.num_updated / (self.num_minibatches * rows))
 
     def on(self, layout: RankLayout) -> "ModelJob":
         """Place the job on other ranks."""
@@ -144,8 +144,8 @@ class ModelJob:
         size = min(train.micro_batch_tokens, tokens)
         held = cost.update_bytes(
             self.cost,
-            micro_batch_tokens=ceil_div(size, self.layout.sequence),
-            passes=ceil_div(tokens, size),
+            micro_batch_tokens=ceil(size / self.layout.sequence),
+            passes=ceil(tokens / size),
             checkpointed=checkpointed,
             trained=self.trained,
         )
@@ -278,7 +278,7 @@ def _sampling_phase(
     job: ModelJob, engine: EngineConfig, card: GPU, cache: float, *, wakes: bool
 ) -> StepPhase:
     rows = min(engine.max_num_seqs, job.num_requests)
-    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt_tokens)
+    prefill = min(PREFILL_TOKENS, ceil(rows / job.samples) * job.prompt_tokens)
     sampling = {"cache": cache} | cost.sampling_bytes(job.cost, rows=rows, prefill=prefill)
     batch = {"requests": job.num_requests, "rows": rows, "prompt_tokens": job.prompt_tokens}
     bound = ""
@@ -313,7 +313,7 @@ def _frozen_model_phase(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) 
     size = min(micro_batch, job.num_updated * length)
     cfg = frozen_model.cfg
     widths = 3 * cfg.intermediate_size + 4 * cfg.hidden_size
-    tokens = ceil_div(size, layout.sequence)
+    tokens = ceil(size / layout.sequence)
     held = job.state | {
         "cache": fit.cache if fit.keeps_cache else 0.0,
         "pass": float(tokens * frozen_model.width * widths),
@@ -332,7 +332,7 @@ def _frozen_model_phase(job: ModelJob, frozen_model: Cost, card: GPU, fit: Fit) 
     bound = ""
     if layout.shard > 1:
         held |= {"gathered": frozen_model.gathered_bytes(trains=False)}
-        passes = job.num_passes if job.train else ceil_div(job.num_updated * length, size)
+        passes = job.num_passes if job.train else ceil(job.num_updated * length / size)
         bytes_sent = float(passes * frozen_model.width * frozen_model.parameters)
         traffic = layout.gather_seconds(bytes_sent, card)
         seconds, bound = _slowest(seconds, traffic, passes * cfg.num_layers * PASS_SECONDS / 3)

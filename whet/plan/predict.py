@@ -1,5 +1,4 @@
-"""The predicted cost of a file on a named GPU: memory, seconds per step, hours; and changes that
-make it fit."""
+"""The predicted cost of a file on a GPU: memory, seconds, hours; and changes that make it fit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -78,8 +77,7 @@ def find_card(gpu: str) -> GPU:
 def print_phases(
     planned: Sequence[tuple[str, ModelJob]], card: GPU, *, title: str
 ) -> tuple[float, list[str], list[str]]:
-    """Print a table of all phases; return their total seconds, the notes, and the phases that do
-    not fit."""
+    """Print a table of all phases; return their seconds, the notes, and phases that do not fit."""
     total = 0.0
     notes: list[str] = []
     unfit: list[str] = []

@@ -1,5 +1,4 @@
-"""What a pipeline needs but this machine lacks, found before the first stage: weights and
-memory."""
+"""What a pipeline needs but this machine lacks, known before it starts: weights and memory."""
 
 import math
 import os
@@ -105,8 +104,7 @@ def explain_missing(model: str) -> str | None:
 
 
 def num_parameters(model: str) -> float | None:
-    """Count the weights of a model on this machine; for another model, take the number in its name,
-    or None.
+    """Count the weights of a local model; for others take the number in the name, or None.
 
     >>> num_parameters("nobody/Model-1.5B"), num_parameters("nobody/Model")
     (1500000000.0, None)
@@ -129,8 +127,7 @@ def device_bytes() -> float:
 
 
 def _refusal(model: str) -> str | None:
-    """Ask the hub once for the smallest file of a model, with a short timeout, and return its
-    refusal."""
+    """Ask the hub once for a model's smallest file, with a short timeout; return its refusal."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     address = f"{constants.ENDPOINT}/{model}/resolve/main/{CONFIG}"

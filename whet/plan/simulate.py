@@ -154,8 +154,7 @@ class _Stream:
         """Responses that groups still lack."""
         self._ended: set[int] = set()
         self._anew: dict[int, int] = {}
-        """Groups that were dropped and have not ended since, with the version they were asked
-        at."""
+        """Groups that were dropped and have not ended since, with the version they began at."""
         self._ask(self._num_first)
 
     def train_step(self, learner: SimulatedLearner) -> int:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 from rich.table import Table
 
 from whet.engine.native import PREFILL_TOKENS
 from whet.errors import ConfigError
-from whet.integers import ceil_div
 from whet.models.cost import GPU, sampling_bytes, step_seconds
 from whet.plan.cluster import Cluster, choose_layout
 from whet.plan.fleet_events import Engines, GroupLengths
@@ -67,8 +67,7 @@ class SplitWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPUSplit:
-    """A division of GPUs, and the step it takes; collocated GPUs alternate between sampling and
-    training."""
+    """A division of GPUs, and its step; collocated GPUs sample and train in turns."""
 
     mode: str
     engine_gpus: int
@@ -169,8 +168,7 @@ def _write_cells(split: GPUSplit) -> tuple[str, ...]:
 
 
 def _collocate(works: Sequence[SplitWork], cluster: Cluster) -> GPUSplit | None:
-    """Simulate ranks that alternate between sampling and training; two models do so one after the
-    other."""
+    """Simulate ranks that sample and train in turns; two models do so one after the other."""
     card = find_card(cluster.gpu)
     layout = choose_layout([("", work.job) for work in works], card, cluster)
     steps: list[SimulatedStep] = []
@@ -244,7 +242,7 @@ def _list_candidates(
     card = find_card(cluster.gpu)
     job = replace(work.job, engine=None)
     for count in _list_learner_counts(cluster, engine_gpus):
-        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=ceil_div(count, cluster.node))
+        learners = Cluster(gpu=cluster.gpu, gpus=count, nodes=ceil(count / cluster.node))
         placed = job.on(choose_layout([("", job)], card, learners))
         if not fits(placed, card):
             continue
@@ -300,7 +298,7 @@ def build_engines(
     if held is None:
         held = cost.width * cost.parameters / tensor_parallel
     rows = min(job.engine.max_num_seqs, job.sequences)
-    prefill = min(PREFILL_TOKENS, ceil_div(rows, job.samples) * job.prompt_tokens)
+    prefill = min(PREFILL_TOKENS, ceil(rows / job.samples) * job.prompt_tokens)
     others = sampling_bytes(cost, rows=rows, prefill=prefill)
     free = card.usable - held - sum(others.values()) / tensor_parallel
     cached = free * tensor_parallel / cost.kv_bytes

@@ -91,12 +91,12 @@ class LengthCheck:
         if long:
             self._note(
                 f"{len(long):,} {of} leave no room in a context of {context:,} tokens and are left "
-                f"out: {_name(long)}; raise {model.context_key} to keep them",
+                f"out: {_name(long)}; raise {model.context_key} to keep them"
             )
         if tight:
             self._note(
                 f"{tight:,} {of} leave less than sampling.max_tokens = {limit:,} tokens for a "
-                f"response in a context of {context:,}: lower it, or raise {model.context_key}",
+                f"response in a context of {context:,}: lower it, or raise {model.context_key}"
             )
         if isinstance(self.stage, OnPolicyConfig) and split == "rl":
             fitting = max(length for length, _ in lengths if length < context)
@@ -120,7 +120,7 @@ class LengthCheck:
             self._note(
                 f"{cut:,} of {len(lengths):,} references of the split {split} are longer than "
                 f"sampling.max_tokens = {limit:,}, the longest {max(lengths):,} tokens: responses "
-                "of this length are cut; raise it",
+                "of this length are cut; raise it"
             )
 
 

@@ -17,8 +17,7 @@ from whet.algos.losses import KlEstimator, LossInputs
 from whet.algos.objectives import LogprobObjective, Objective, TokenLoss, policy_objective
 from whet.algos.presets import PRESETS, KlPlace, LossWeightsName
 from whet.algos.settings import AlgoConfig
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.evals import stats
 from whet.models.transformer import Transformer
 from whet.proofs import fixtures

@@ -258,11 +258,7 @@ class Family:
 _CHATML = "<|im_start|>user\nQUESTION<|im_end|>\n<|im_start|>assistant\n"
 TEMPLATE_FAMILIES = {
     "plain": Family(
-        template=PLAIN_TEMPLATE,
-        eos="<eos>",
-        prompt="QUESTION\n",
-        response="ANSWER",
-        stop="<eos>",
+        template=PLAIN_TEMPLATE, eos="<eos>", prompt="QUESTION\n", response="ANSWER", stop="<eos>"
     ),
     "qwen2": Family(
         template=_TURNS.replace("THOUGHT", "''") + _OPENING,

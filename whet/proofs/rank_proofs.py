@@ -9,8 +9,7 @@ import torch
 
 from whet.algos.losses import token_mean
 from whet.algos.objectives import sft_objective
-from whet.batching.batches import to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Example, to_batch
 from whet.models.source import torch_dtype
 from whet.models.transformer import Transformer, rope_table
 from whet.proofs import fixtures
@@ -55,8 +54,7 @@ def measure_sharded_logprobs() -> Measurement:
 
 
 def measure_gathered_weights() -> Measurement:
-    """Count log-probabilities that differ after a step between the shards and the whole model of
-    the engine."""
+    """Count log-probabilities that differ after a step between shards and the engine's model."""
     model = _model()
     learner = FSDPLearner(model, CFG, steps=1)
     examples = set_loss_weights(fixtures.make_random_examples(), token_mean)

@@ -16,13 +16,7 @@ from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import NEEDS_TRAINED_MODEL, ModelWork, OnPolicyConfig
-from whet.stages.training import (
-    Session,
-    finish_training,
-    open_loop,
-    open_session,
-    vary_problems,
-)
+from whet.stages.training import Session, finish_training, open_loop, open_session, vary_problems
 from whet.store.run import RunStore
 from whet.track.metrics import measure_rollouts
 from whet.train.frozen_models import load_teacher

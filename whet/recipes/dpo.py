@@ -1,5 +1,4 @@
-"""Preference learning, DPO and IPO: of two responses to a prompt, make the better one more
-likely."""
+"""Preference learning, DPO and IPO: of two responses, make the better one more likely."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,13 +23,7 @@ from whet.rollout.collect import sample_and_grade
 from whet.stages.guard import CollapseGuard, GuardConfig
 from whet.stages.held_out import drop_held_out, load_training_problems
 from whet.stages.stage import ModelWork, TrainingConfig
-from whet.stages.training import (
-    STEPS_PER_LINE,
-    Session,
-    finish_training,
-    open_loop,
-    open_session,
-)
+from whet.stages.training import STEPS_PER_LINE, Session, finish_training, open_loop, open_session
 from whet.store.run import RunStore
 from whet.track.progress import console
 from whet.train.frozen_models import add_pair_ref_logprobs, set_pair_loss_weights

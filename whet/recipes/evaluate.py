@@ -89,12 +89,7 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     console.print(_describe_results(summaries[SAMPLED], summaries[GREEDY]))
     if all(summary.pass_at[1].mean == 0 for summary in summaries.values()):
         say("nothing is solved: docs/troubleshooting.md lists causes, with what to look at")
-    run.finish(
-        {
-            "sampled": summaries[SAMPLED].to_json(),
-            "greedy": summaries[GREEDY].to_json(),
-        }
-    )
+    run.finish({"sampled": summaries[SAMPLED].to_json(), "greedy": summaries[GREEDY].to_json()})
 
 
 def _choose_ks(samples: int) -> list[int]:

@@ -17,8 +17,7 @@ from whet.rollout.collect import GroupRequest, collect_groups
 from whet.rollout.dynamic_sampling import DynamicSamplingConfig, join_groups
 from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueue
 from whet.rollout.stream import StreamQueue
-from whet.rollout.stream_ledger import STREAM_EVENT, read_stream
-from whet.rollout.stream_plan import StreamPlan
+from whet.rollout.stream_plan import STREAM_EVENT, StreamPlan, read_stream
 from whet.stages.guard import CollapseGuard, GuardConfig
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import ModelWork, OnPolicyConfig, check_served_reference
@@ -184,8 +183,7 @@ class RLConfig(OnPolicyConfig):
 
 
 def rl(cfg: RLConfig, run: RunStore) -> None:
-    """Improve one policy: each step samples groups of responses, and makes the better responses of
-    each group more likely."""
+    """Improve one policy: sample groups, and make the better responses of each more likely."""
     task = build_task(cfg.task)
     problems = load_training_problems(cfg, task)
     precheck(task, problems, cfg.grading)
@@ -251,11 +249,7 @@ def build_queue(session: Session[RLConfig], problem_sampler: ProblemSampler) -> 
     if sampling_session is session:
         return RolloutQueue(sample, steps=cfg.steps, lag=cfg.lag)
     return OverlappedQueue(
-        sample,
-        steps=cfg.steps,
-        lag=cfg.lag,
-        clock=session.clock,
-        background=sampling_session.clock,
+        sample, steps=cfg.steps, lag=cfg.lag, clock=session.clock, background=sampling_session.clock
     )
 
 

@@ -24,12 +24,7 @@ from whet.errors import ConfigError, DataError
 from whet.rng import derive
 from whet.stages.held_out import drop_held_out
 from whet.stages.stage import ModelWork, TrainingConfig
-from whet.stages.training import (
-    STEPS_PER_LINE,
-    finish_training,
-    open_loop,
-    open_session,
-)
+from whet.stages.training import STEPS_PER_LINE, finish_training, open_loop, open_session
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.text.chat import ChatFormat
@@ -132,8 +127,7 @@ def count_steps(cfg: SFTConfig, num_examples: int) -> int:
 
 
 def predict_steps(cfg: SFTConfig) -> int | None:
-    """Predict the steps of a run, as if no response were too long; None if there are no responses
-    yet."""
+    """Predict the steps of a run, as if no response were too long; None without responses."""
     if cfg.epochs is None:
         return cfg.steps
     try:

@@ -302,8 +302,7 @@ def open_pair(cfg: TangoConfig, run: RunStore) -> TangoPair:
 
 
 def train_generator(pair: TangoPair, step: int) -> Turn:
-    """Credit outcome and judged steps; no steps while the verifier always gives the same
-    verdict."""
+    """Credit outcome and judged steps; no steps while the verifier's verdict is always the same."""
     cfg = pair.session.cfg
     solved = pair.solve(step, cfg.group_size)
     judged = pair.verifier.judge(step, solved, cfg.judgements)

@@ -1,5 +1,4 @@
-"""Ask a teacher for every response that is not stored yet, grade the responses, and keep some by
-rule.
+"""Ask a teacher for every response not stored yet, grade the responses, and keep some.
 
 Every response is in the ledger before anything else happens to it: after a kill only the requests
 that were in flight are repeated. Seeds come from the problem and the number of the response. A

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from whet.config import kind_of, load_settings
 from whet.errors import ConfigError, DataError
-from whet.json_values import read_integer, read_number
 from whet.recipes.rl import RLConfig
 from whet.rollout.collect import group_rollouts
 from whet.stages.training import EXACTNESS_EVENT
@@ -18,7 +17,7 @@ from whet.store.checkpoint_folders import check_checkpoint, list_checkpoints
 from whet.store.run import RunStore, stage_folders
 from whet.track.progress import say
 from whet.train.selftest import Exactness
-from whet.types import Group, Metrics
+from whet.types import Group, Metrics, read_integer, read_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,8 +51,7 @@ class UpdateRecord:
     has_tokens: bool = False
     """Whether to compute log-probabilities and entropies too, for another forward pass."""
     per_token: list[Floats] = field(default_factory=list)
-    """Log-probability and entropy of each token of each example, at the weights its mini-batch
-    met."""
+    """Log-probability and entropy of each token of each example, at its mini-batch's weights."""
 
 
 class RecordingLearner(LocalLearner):

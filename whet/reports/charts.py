@@ -30,8 +30,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_curves(title: str, curves: Sequence[Curve]) -> str | None:
-    """Draw curves over the same axes in one panel, each in its own tone; None if no value is
-    finite.
+    """Draw curves over the same axes in one panel, each in its tone; None if no value is finite.
 
     Each curve is named by its `stage`. Panels share a legend, so the page draws it (`draw_legend`).
     """
@@ -150,8 +149,7 @@ def average_seeds(curves: Sequence[Curve], name: str) -> Curve | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """The points of a curve. `smooth` is as long as `values`, or empty if the curve is not
-    smoothed."""
+    """The points of a curve. `smooth` is as long as `values`, or empty if it is not smoothed."""
 
     steps: Doubles
     values: Doubles
@@ -246,8 +244,7 @@ def write_ticks(values: Sequence[float], unit: Unit, *, sign: str = f"{SPACE}%")
 
 
 def _reduction(count: int) -> tuple[int, int]:
-    """Return how many points to average into one, and the window of the running mean; 1 means
-    none."""
+    """Return how many points to average into one, and the running mean's window; 1 is none."""
     bin_size = max(1, ceil(count / MAX_POINTS))
     left = ceil(count / bin_size)
     return bin_size, max(3, left // 20) if left >= SMOOTH_FROM else 1

@@ -1,5 +1,7 @@
-"""Numbers for the report, rounded, with units and intervals; and changes as sentences."""
+"""Numbers for the report, rounded, with units and intervals; changes as sentences; and the text of
+models and users, whose hidden characters are shown and which is never markup."""
 
+import unicodedata
 from math import floor, isfinite, log10
 
 from whet.evals.stats import Estimate
@@ -116,3 +118,29 @@ def describe_change(
     if low <= 0 <= high:
         return f"{cause} did not measurably change {subject}: {old} before, {new} after."
     return f"{cause} {'raised' if low > 0 else 'lowered'} {subject} from {old} to {new}."
+
+
+class Html(str):
+    """Text that is already HTML, which a template inserts unchanged."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+def escape_hidden(text: str) -> str:
+    """Escape characters that hide or reorder text: control, format, half surrogates.
+
+    >>> escape_hidden("a\\x00b\\u202ec")
+    'a\\\\x00b\\\\u202ec'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_escape_character(character) for character in text)
+
+
+def _escape_character(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs"):
+        return character
+    return character.encode("unicode_escape").decode("ascii")

@@ -7,7 +7,7 @@ with anything unknown stays as it is.
 import re
 from html import escape
 
-from whet.reports.escaping import Html, escape_hidden
+from whet.reports.formatting import Html, escape_hidden
 
 MAX_DEPTH = 30
 """Braces within braces; a formula with more stays text."""
@@ -119,8 +119,7 @@ class _Parser:
         return f"<mrow>{self._row(None)}</mrow>"
 
     def _row(self, end: str | None) -> str:
-        """Read up to and including the token that ends the row; None stands for the end of the
-        formula."""
+        """Read up to and including the token that ends the row; None is the end of the formula."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise _UnknownError

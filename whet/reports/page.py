@@ -8,7 +8,6 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader
 
 from whet.reports import formatting
-from whet.reports.escaping import escape_hidden
 from whet.reports.mathml import show_math
 
 MAX_CHARACTERS = 2_000
@@ -59,7 +58,7 @@ def csp_hash(text: str) -> str:
 
 
 def _escape_value(value: object) -> object:
-    return value if hasattr(value, "__html__") else escape_hidden(str(value))
+    return value if hasattr(value, "__html__") else formatting.escape_hidden(str(value))
 
 
 def truncate(text: str) -> str:

@@ -144,8 +144,7 @@ def pick_samples(
     count: int = NUM_SAMPLES,
     seed: int = 0,
 ) -> tuple[ReportSample, ...]:
-    """Pick problems evenly over difficulty, regardless of their responses, each with its first
-    response.
+    """Pick problems evenly over difficulty, whatever their responses, each with its first one.
 
     Either side may be empty; if both have groups, only problems in both are picked. `comment`
     returns a response's lines with the grader's remarks, `reference` a problem's right answer.

@@ -107,8 +107,7 @@ def print_comparison(page: ComparisonPage) -> None:
 
 
 def describe_settings(settings: Sequence[SettingRow]) -> list[str]:
-    """Describe how the arms differ: a line for each setting, its values in the order of the
-    arms."""
+    """Describe how the arms differ: a line per setting, its values in the order of the arms."""
     if not settings:
         return ["The settings are the same but for the seeds."]
     lines = []
@@ -223,8 +222,7 @@ def _last_validation(store: RunStore | None) -> Estimate | None:
 
 
 def _average_curves(arms: Sequence[Arm]) -> dict[str, dict[str, list[Curve]]]:
-    """Average each metric over the seeds of each arm; colours stay the same if an arm lacks the
-    metric.
+    """Average each metric over the seeds of each arm; colours stay if an arm lacks the metric.
 
     A metric that never changes in any run is not drawn.
     """

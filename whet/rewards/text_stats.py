@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
-
-from whet.integers import ceil_div
 
 MIN_UNIT = 20
 """Shorter units, such as rules, dots and padding, are not loops (the limit of NPG-Muse)."""
@@ -40,7 +39,7 @@ def repeated_fraction(
         return 0.0
     edges = np.zeros(len(text) + 1, dtype=np.int64)
     for start, end, period in _runs(_to_codes(text), min_repeats):
-        unit = ceil_div(min_unit, period) * period
+        unit = ceil(min_unit / period) * period
         if end - start >= min_repeats * unit:
             edges[start] += 1
             edges[end] -= 1
@@ -200,8 +199,7 @@ def _long_runs(codes: Codes, min_repeats: int) -> list[Run]:
 
 
 def _double_blocks(hashes: _Hashes, length: int) -> _Hashes:
-    """Hash blocks of 2n characters from the hashes of their halves, nonlinearly, so that no terms
-    cancel."""
+    """Hash blocks of 2n characters from their halves' hashes, so that no terms cancel."""
     mixed: _Hashes = hashes[:-length] * _FACTORS[0] + hashes[length:] * _FACTORS[1]
     mixed ^= mixed >> _SHIFT
     mixed *= _FACTORS[2]

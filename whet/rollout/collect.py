@@ -11,15 +11,7 @@ from whet.rng import derive
 from whet.text.chat import ChatFormat
 from whet.track.metrics import Clock
 from whet.track.progress import progress_bar
-from whet.types import (
-    Advance,
-    Author,
-    Completion,
-    Group,
-    Problem,
-    Rollout,
-    Tokens,
-)
+from whet.types import Advance, Author, Completion, Group, Problem, Rollout, Tokens
 from whet.world import World, get_world
 
 

@@ -8,13 +8,7 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.rollout.collect import GroupRequest
-from whet.types import (
-    FinishReason,
-    Group,
-    Metrics,
-    all_equal,
-    rewards_of,
-)
+from whet.types import FinishReason, Group, Metrics, all_equal, rewards_of
 
 
 class DynamicSamplingConfig(Config):

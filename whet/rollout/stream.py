@@ -26,15 +26,13 @@ from statistics import fmean
 from whet.engine.base import EngineStats, StreamingEngine
 from whet.errors import DataError
 from whet.grading.grader import Grader
-from whet.json_values import read_integer
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine, engine_requests, group_rollouts, make_rollout
 from whet.rollout.rollout_queue import waiting_file
-from whet.rollout.stream_ledger import StreamRow
-from whet.rollout.stream_plan import PlannedGroup, StreamPlan
+from whet.rollout.stream_plan import PlannedGroup, StreamPlan, StreamRow
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.track.metrics import Clock
-from whet.types import Completion, Group, Json, Metrics, Rollout
+from whet.types import Completion, Group, Json, Metrics, Rollout, read_integer
 from whet.world import get_world
 
 MIN_DEPTH = 2

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Protocol
 
@@ -11,8 +12,6 @@ from pydantic import Field
 
 from whet.config import Config
 from whet.errors import ConfigError
-from whet.integers import ceil_div
-from whet.json_values import read_integer, read_number
 from whet.models.load import defer_writes
 from whet.stages.guard import CollapseGuard
 from whet.stages.validation import Validator, metrics_by_task_and_source
@@ -29,7 +28,7 @@ from whet.train.training_state import (
     load_training_state,
     save_training_state,
 )
-from whet.types import Json
+from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
 NUM_SHOWN = 16
@@ -228,7 +227,7 @@ class CheckpointManager:
                 step, summary.pass_at[1], self.best.step, self._restore_best
             )
         tracker.log(step, metrics)
-        distance = ceil_div(len(groups), NUM_SHOWN) or 1
+        distance = ceil(len(groups) / NUM_SHOWN) or 1
         tracker.log_responses(step, [group[0] for group in groups[::distance]])
 
     def _restore_best(self) -> bool:

@@ -40,8 +40,7 @@ NEEDS_TRAINED_MODEL = "the model has to be one that can answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWork:
-    """What one model of a stage does in each step; `whet plan` and the preflight predict its time
-    and memory from it."""
+    """What one model of a stage does in each step, to predict its time and memory from."""
 
     source: ModelSource
     sampling: SamplingParams
@@ -106,8 +105,7 @@ class StageConfig(Config):
 
     @property
     def response_prompt(self) -> PromptConfig | None:
-        """The prompt settings of the stage's model and responses; None if no model reads
-        problems."""
+        """The prompt of the stage's model and responses; None if no model reads problems."""
         return None
 
     @property
@@ -143,8 +141,7 @@ class StageConfig(Config):
 
     @property
     def reward_specs(self) -> dict[str, tuple[RewardSpec, Task | None]]:
-        """Reward specs by their setting, each with the task that grades for it; None is the
-        stage's."""
+        """Reward specs by setting, each with the task that grades for it; None is the stage's."""
         return {}
 
     @property

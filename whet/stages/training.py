@@ -1,5 +1,4 @@
-"""Shared by recipes that train: open a training run, loop over its steps, drop problems that do not
-fit, rephrase problems, finish the run."""
+"""Shared by recipes that train: open a run, loop over its steps, drop and rephrase problems."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

@@ -15,8 +15,7 @@ from math import isfinite, isinf
 from pathlib import Path
 
 from whet.errors import ConfigError, DataError
-from whet.json_values import compact
-from whet.types import Json
+from whet.types import Json, compact
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Row = dict[str, Json]

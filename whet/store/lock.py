@@ -9,8 +9,7 @@ from whet.store.files import write_errors
 
 
 class Lock:
-    """Hold a folder's `.lock` until `close`; if another process holds it, the error names that
-    process.
+    """Hold a folder's `.lock` until `close`; the error names another process that holds it.
 
     The lock is released when its process ends, so it is never stale.
     """

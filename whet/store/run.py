@@ -21,13 +21,12 @@ from whet.config import (
     to_toml,
 )
 from whet.errors import ConfigError, DataError
-from whet.json_values import read_integer
 from whet.store import files
 from whet.store.files import Row, read_object, to_finite, write_atomic, write_errors, write_json
 from whet.store.lock import Lock
 from whet.store.provenance import collect_provenance, utc_now
 from whet.store.rollouts import check_parquet, read_rollouts, write_rollouts
-from whet.types import Group, Json, Metrics, Rollout
+from whet.types import Group, Json, Metrics, Rollout, read_integer
 
 RolloutSet = Literal["train", "eval", "rejected"]
 """rejected: responses of a teacher that its rule does not keep."""

@@ -177,8 +177,7 @@ class Executor:
         return others
 
     def _is_written(self, run: StudyRun) -> bool:
-        """Whether a process of an earlier call, which is about to stop, is still writing what a run
-        needs."""
+        """Whether a process of an earlier call, about to stop, still writes what a run needs."""
         needed = [stage.folder for stage in run.stages if stage.key not in self._finished]
         if any(map(is_locked, [run.folder, *needed])):
             return True

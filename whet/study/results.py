@@ -143,8 +143,7 @@ def judge_round(
 
 
 def read_rates(run: StudyRun) -> dict[str, float]:
-    """Read a run's result for each problem; a logged metric is a single number, under the name
-    `run`."""
+    """Read a run's result for each problem; a logged metric is one number, named `run`."""
     measured = run.measured
     folder = next(stage.folder for stage in run.stages if stage.name == measured.stage)
     store = RunStore.view(folder)

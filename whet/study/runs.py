@@ -11,7 +11,6 @@ from pathlib import Path
 
 from whet.config import load_settings, to_table, to_toml
 from whet.errors import ConfigError
-from whet.json_values import content_id
 from whet.pipeline.pipeline_config import PipelineConfig
 from whet.pipeline.smoke import STAND_INS, shrink, write_smoke_inputs
 from whet.pipeline.stage_keys import hash_stages, read_seconds
@@ -19,6 +18,7 @@ from whet.store.files import write_atomic
 from whet.store.run import RunStore
 from whet.study.study_file import Levels, Measure, RoundConfig, Study
 from whet.toml import Table, flatten
+from whet.types import content_id
 
 STAGES_KEY = "stages"
 SMOKE_SEEDS = 2

@@ -125,8 +125,7 @@ def print_overview(planner: RunPlanner, machine: Machine) -> None:
 
 
 def _describe_time(work: Work, machine: Machine) -> list[str]:
-    """Predict how long stages take: as long as finished ones of the same name, else by the plan for
-    a card."""
+    """Predict how long stages take: like finished ones of the same name, else by the plan."""
     measured: dict[str, list[float]] = {}
     waiting: list[tuple[StudyRun, str]] = []
     for key, (run, name) in work.owners.items():

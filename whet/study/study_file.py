@@ -60,8 +60,7 @@ class StudyConfig(Config):
     """What is compared: pass@k of an evaluation's sampled responses, greedy, or a fraction that
     training logs, such as verifier/step_f1."""
     if_unclear: Literal["first", "best"] = "first"
-    """Which level is kept if the data cannot tell: the first listed, or the one with the best
-    mean."""
+    """Which level is kept if the data cannot tell: the first listed, or the best mean."""
     budget: BudgetConfig = BudgetConfig()
     """When the study stops before its end."""
     rounds: list[RoundConfig] = Field(min_length=1)
@@ -127,8 +126,7 @@ class Study:
         return {factor: next(iter(levels)) for factor, levels in self.config.factors.items()}
 
     def list_cells(self, round_cfg: RoundConfig, chosen: Levels) -> list[Levels]:
-        """List the combinations that a round compares; earlier rounds have chosen the other
-        levels."""
+        """List the combinations that a round compares; earlier rounds chose the other levels."""
         names = [list(self.config.factors[factor]) for factor in round_cfg.factors]
         cells = [dict(zip(round_cfg.factors, levels, strict=True)) for levels in product(*names)]
         return [{**chosen, **cell} for cell in cells]

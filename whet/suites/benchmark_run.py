@@ -206,11 +206,7 @@ class BenchmarkRun(Config):
 
 
 def run_benchmark(
-    cfg: BenchmarkRun,
-    loaded: LoadedBenchmark,
-    ask: Ask,
-    run: RunStore,
-    on_response: Advance,
+    cfg: BenchmarkRun, loaded: LoadedBenchmark, ask: Ask, run: RunStore, on_response: Advance
 ) -> BenchmarkResult:
     """Collect and grade the missing responses; write rollouts and the result."""
     with ResponseLedger(run.response_folder) as ledger:

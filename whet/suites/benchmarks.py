@@ -113,8 +113,7 @@ def _build_task(names: Sequence[str]) -> Task:
 
 
 def _choose(problems: list[Problem], limit: int | None) -> list[Problem]:
-    """Choose problems by the hash of their ids, so that every model gets the same; their order
-    stays."""
+    """Choose problems by the hash of their ids, the same for every model, in their order."""
     if limit is None or len(problems) <= limit:
         return problems
     chosen = {p.id for p in sorted(problems, key=lambda p: derive(0, "limit", p.id))[:limit]}

@@ -128,8 +128,7 @@ def make_leaderboard(
 
 
 def _mean(scores: Sequence[Estimate]) -> Estimate:
-    """Average over benchmarks, which are independent; each side of the interval is averaged on its
-    own."""
+    """Average over independent benchmarks; each side of the interval is averaged on its own."""
     mean = fmean(score.mean for score in scores)
     below = sqrt(sum((score.mean - score.low) ** 2 for score in scores)) / len(scores)
     above = sqrt(sum((score.high - score.mean) ** 2 for score in scores)) / len(scores)

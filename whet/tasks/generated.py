@@ -15,11 +15,10 @@ from pydantic import Field
 from whet.answers.final_answer import decided_text
 from whet.answers.pieces import read_stated
 from whet.config import Config
-from whet.json_values import content_id
 from whet.rng import derive, make_rng
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import ConfiguredTask, check_split, data_error
-from whet.types import Json, Message, Problem, Score, Split
+from whet.types import Json, Message, Problem, Score, Split, content_id
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from pydantic import Field
 
 from whet.answers.final_answer import Span, find_thought_end
 from whet.config import Config
-from whet.json_values import content_id
 from whet.rng import make_rng
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import ConfiguredTask, Task
@@ -27,7 +26,7 @@ from whet.text.steps import (
     read_verification,
     steps_of,
 )
-from whet.types import Message, Problem, Rollout, Score, Split, Verdict
+from whet.types import Message, Problem, Rollout, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
 """Longer verifications are not read."""

@@ -324,10 +324,7 @@ def _garbage(rng: random.Random) -> Iterator[str]:
 
 
 def _check_training(
-    learner_factory: LearnerFactory,
-    examples: Sequence[Example],
-    objective: Objective,
-    folder: Path,
+    learner_factory: LearnerFactory, examples: Sequence[Example], objective: Objective, folder: Path
 ) -> None:
     """Take two steps with a checkpoint in between, and compare all results with one device."""
     is_value = isinstance(objective, ValueObjective)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from whet.batching.examples import Example
-from whet.json_values import content_id
 from whet.tasks.base import Task
 from whet.types import (
     SPLITS,
@@ -19,6 +18,7 @@ from whet.types import (
     Score,
     Split,
     Verdict,
+    content_id,
 )
 
 

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from whet.algos.objectives import LossSums, Objective
-from whet.batching.batches import Batch, to_batch
-from whet.batching.examples import Example
+from whet.batching.examples import Batch, Example, to_batch
 from whet.cluster.ranks import RankWorld
 from whet.models.lora import load_trained, save_trained
 from whet.models.transformer import Transformer
@@ -139,11 +138,7 @@ class FSDPLearner(Learner):
         self.sync_model()
         model = self.whole or self.model
         return compute_on_ranks(
-            self.world,
-            model,
-            examples,
-            self.cfg,
-            lambda batch: forward_logprobs(model, batch)[0],
+            self.world, model, examples, self.cfg, lambda batch: forward_logprobs(model, batch)[0]
         )
 
     def compute_values(self, examples: Sequence[Example]) -> list[Floats]:
@@ -179,8 +174,7 @@ class FSDPLearner(Learner):
 
 
 class FrozenShardedModel(LogprobModel):
-    """A frozen model in shards; every rank computes the log-probabilities of a part of the
-    examples."""
+    """A frozen model in shards; every rank computes log-probabilities of some examples."""
 
     def __init__(
         self, model: Transformer, cfg: TrainConfig, *, offloaded: Sequence[nn.Parameter] = ()

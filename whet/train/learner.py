@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from whet.algos.losses import LossInputs, LossWeightRule
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueInputs
-from whet.batching.batches import Batch, to_batch
-from whet.batching.examples import Example, with_field
+from whet.batching.examples import Batch, Example, to_batch, with_field
 from whet.batching.packing import merge_prefixes, pack
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
@@ -88,8 +87,7 @@ class Learner(LogprobModel):
         """Set the accumulated gradient to zero."""
 
     def sync_model(self) -> None:
-        """Copy the weights into the model that the learner was built for, unless it is updated in
-        place."""
+        """Copy the weights into the model of the learner, unless it is updated in place."""
         return
 
     def close(self) -> None:

@@ -1,5 +1,4 @@
-"""Learner factories build the learners, critics and frozen models of a run, on one device or on
-ranks."""
+"""Learner factories build learners, critics and frozen models, on one device or on ranks."""
 
 import sys
 from abc import ABC, abstractmethod

@@ -12,10 +12,7 @@ from whet.models.transformer import Transformer
 from whet.rollout.collect import ChatEngine
 from whet.text.chat import NO_PROMPT, ChatFormat, PromptConfig
 from whet.text.tokenizer import Tokenizer
-from whet.train.learner import (
-    Learner,
-    LogprobModel,
-)
+from whet.train.learner import Learner, LogprobModel
 from whet.train.learner_factory import LOCAL_FACTORY, LearnerFactory, build_reference
 from whet.train.memory import DeviceMemory, device_memory
 from whet.train.settings import TrainConfig

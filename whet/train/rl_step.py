@@ -28,15 +28,7 @@ from whet.train.learner import Learner, add_logprobs, average_metrics, set_loss_
 from whet.train.policy import TrainableModel
 from whet.train.settings import TrainConfig
 from whet.train.training_state import read_numbers
-from whet.types import (
-    Doubles,
-    Group,
-    Json,
-    Metrics,
-    Rollout,
-    all_equal,
-    rewards_of,
-)
+from whet.types import Doubles, Group, Json, Metrics, Rollout, all_equal, rewards_of
 
 P = TypeVar("P", bound=TrainableModel)
 

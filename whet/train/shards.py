@@ -34,7 +34,6 @@ from torch.distributed.tensor import DTensor
 
 from whet.cluster.ranks import RankWorld
 from whet.errors import ConfigError
-from whet.integers import ceil_div
 from whet.models.load import load_shards, locate_tensors, read_shapes
 from whet.models.lora import LoraTransformer
 from whet.models.save import (
@@ -218,7 +217,7 @@ def gather_rows(
 ) -> Iterator[Tensor]:
     """Gather tensors of one type in one exchange; each rank has the rows of `row_range`."""
     # Parts are padded to equal sizes, as the last ranks may have fewer rows.
-    sizes = [ceil_div(shape[0], world.shard_size) * shape[1:].numel() for shape in shapes]
+    sizes = [math.ceil(shape[0] / world.shard_size) * shape[1:].numel() for shape in shapes]
     flat = parts[0].new_zeros(sum(sizes))
     for part, piece in zip(parts, torch.split(flat, sizes), strict=True):
         piece[: part.numel()].copy_(part.reshape(-1))
@@ -241,7 +240,7 @@ def row_range(count: int, world: RankWorld) -> slice:
 
     The last ranks may have fewer, or none.
     """
-    rows = ceil_div(count, world.shard_size)
+    rows = math.ceil(count / world.shard_size)
     start = min(count, world.rank % world.shard_size * rows)
     return slice(start, min(count, start + rows))
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from whet.errors import DataError, WhetError
-from whet.json_values import read_integer, read_number
 from whet.train.learner import Learner
 from whet.train.policy import Policy, TrainableModel
-from whet.types import Json
+from whet.types import Json, read_integer, read_number
 from whet.world import get_world
 
 STATE, OTHERS = "state.json", "others"

@@ -12,6 +12,7 @@ therefore counted on one rank of the group.
 """
 
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 import torch
@@ -19,9 +20,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from whet.batching.batches import Batch
+from whet.batching.examples import Batch
 from whet.errors import ConfigError
-from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.config import ModelConfig
@@ -60,11 +60,7 @@ class UlyssesForwardPass(ForwardPass):
 
 
 def forward_split_logprobs(
-    model: Transformer,
-    batch: Batch,
-    group: dist.ProcessGroup,
-    *,
-    entropy_gradient: bool = False,
+    model: Transformer, batch: Batch, group: dist.ProcessGroup, *, entropy_gradient: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Compute log-probability and entropy at each target, as `whet/train/learner.py` does alone."""
 
@@ -83,8 +79,7 @@ def forward_targets(
     group: dist.ProcessGroup,
     apply_head: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """Run the model on this rank's part of the tokens; return the outputs of `apply_head` for all
-    targets.
+    """Run the model on this rank's tokens; return the outputs of `apply_head` for all targets.
 
     `apply_head` gets the hidden states of this rank's targets, and their indices among all M. Its
     last dimension is that of the targets.
@@ -109,7 +104,7 @@ class UlyssesAttention:
 
     def __init__(self, batch: Batch, group: dist.ProcessGroup) -> None:
         self.tokens = len(batch.tokens_T)
-        self.part = ceil_div(self.tokens, group.size())
+        self.part = ceil(self.tokens / group.size())
         """Tokens per rank."""
         self.group = group
         self.packed = PackedAttention(batch.lengths_S, batch.longest, self.tokens)

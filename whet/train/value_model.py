@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from whet.batching.batches import Batch
+from whet.batching.examples import Batch
 from whet.models.load import check_finite, write_tensors
 from whet.models.lora import copy_trainable, share_weights
 from whet.models.transformer import PackedAttention, Transformer

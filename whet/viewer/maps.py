@@ -1,5 +1,4 @@
-"""How the problems of an index develop over time: by difficulty, by answer, and by a judge's
-verdict."""
+"""How the problems of an index develop: by difficulty, by answer, and by a judge's verdict."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +6,7 @@ from numpy.typing import NDArray
 from whet.errors import DataError
 from whet.level_bands import NUM_LEVELS
 from whet.types import Json, Verdict
-from whet.viewer.columns import Columns, Mask
+from whet.viewer.index import Columns, Mask
 from whet.viewer.query import (
     MAX_ROWS,
     SNIPPET,
@@ -76,11 +75,7 @@ def difficulty_map(columns: Columns, filters: Filters, most: int = MAX_BINS) -> 
 
 
 def _by_problem(
-    columns: Columns,
-    rows: Rows,
-    codes: NDArray[np.int32],
-    correct: Mask,
-    is_late: Mask,
+    columns: Columns, rows: Rows, codes: NDArray[np.int32], correct: Mask, is_late: Mask
 ) -> tuple[Json, Json]:
     """Return each problem's fraction of correct rollouts, overall and in each half of the steps."""
     size = len(columns.texts["problem"].values)

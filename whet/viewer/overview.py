@@ -172,8 +172,7 @@ class Overview:
         return file
 
     def read_intervals(self, run: ListedRun, names: Sequence[str]) -> dict[str, Json]:
-        """Return the 95 % intervals of validations as steps, lows and highs; the means are
-        metrics."""
+        """Return the 95 % intervals of validations: steps, lows and highs; means are metrics."""
         if VALIDATION not in names:
             return {}
         folder = run.folder / "evals"

@@ -1,5 +1,4 @@
-"""A program that prints the meaning of every setting, and how each algorithm compares rewards, as
-JSON.
+"""A program that prints what every setting means, and how algorithms compare rewards.
 
 The classes with these facts load torch, and a viewer should not wait for it: `facts.py` runs this
 program beside the viewer, once per version of whet.
@@ -16,8 +15,7 @@ from whet.pipeline.pipeline_config import STAGE_KINDS
 
 
 def list_meanings(settings: type[Config], prefix: str = "") -> dict[str, str]:
-    """Return the meaning of each setting of a class by its dotted key; of several variants, the
-    first counts."""
+    """Return the meaning of each setting of a class by its dotted key, of the first variant."""
     meanings: dict[str, str] = {}
     for name, field in settings.model_fields.items():
         key = f"{prefix}{name}"
@@ -29,8 +27,7 @@ def list_meanings(settings: type[Config], prefix: str = "") -> dict[str, str]:
 
 
 def list_configs(annotation: object) -> list[type[Config]]:
-    """Find the settings classes in a type such as `A | B | None`; classes inside lists are left
-    out."""
+    """Find the settings classes in a type such as `A | B | None`, but not inside lists."""
     if isinstance(annotation, type):
         return [annotation] if issubclass(annotation, Config) else []
     if get_origin(annotation) in (Union, UnionType, Annotated):
@@ -47,7 +44,7 @@ def main() -> None:
 def describe_preset(preset: Preset) -> dict[str, str | float | bool | None]:
     """Return the parts of an algorithm that settings of the same names replace."""
     parts = asdict(preset)
-    return {name: parts[name] for name in parts if name not in ("paper", "source")}
+    return {name: parts[name] for name in parts if name != "paper"}
 
 
 if __name__ == "__main__":

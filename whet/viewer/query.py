@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet.errors import DataError
 from whet.types import Json, Verdict
-from whet.viewer.columns import Coded, Columns, Mask
+from whet.viewer.index import Coded, Columns, Mask
 
 MAX_ROWS = 200
 SNIPPET = 220
@@ -70,8 +70,7 @@ def _parse_part(text: str) -> tuple[str, float]:
 
 
 def select(columns: Columns, filters: Filters) -> tuple[Mask, dict[str, Mask]]:
-    """Find the rows that pass all filters, and for each facet those that pass all filters but its
-    own."""
+    """Find the rows that pass all filters, and for each facet all filters but its own."""
     masks: dict[str, Mask] = {}
     for name, value in filters.choices.items():
         masks[name] = columns.texts[name].equals(value)

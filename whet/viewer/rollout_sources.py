@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from whet.errors import DataError
-from whet.json_values import content_id
 from whet.store.files import read_json, stream_rows
 from whet.store.rollouts import read_columns
-from whet.types import Json, Verdict
+from whet.types import Json, Verdict, content_id
 from whet.viewer.run_folders import VERL_DUMP, WANDB_TABLE, ListedRun, Root
 
 PARQUET = re.compile(r"([a-z]+)-(\d+)\.parquet")

@@ -195,8 +195,7 @@ def find_state(root: Root, run: ListedRun) -> str:
 
 
 def _read_last_event(root: Root, run: ListedRun) -> Json:
-    """Return the last event of a ledger, reading from its end: a streamed run has a row for each
-    step."""
+    """Return the last event of a ledger, reading from its end: it may have a row for each step."""
     try:
         with root.open_path(run.folder / "ledger.jsonl").open("rb") as file:
             file.seek(0, os.SEEK_END)

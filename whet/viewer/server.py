@@ -132,7 +132,7 @@ def build_app(folder: Path, cache: Path, *, token: str | None, is_local: bool) -
             *routes,
             Route("/report", _to_report(api)),
             Mount("/static", StaticFiles(directory=STATIC)),
-        ],
+        ]
     )
     return Guard(GZipMiddleware(app, compresslevel=5), token=token, is_local=is_local)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from whet.json_values import content_id
-from whet.types import Json, Message, Problem
+from whet.types import Json, Message, Problem, content_id
 
 DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="../shared/data is not here")

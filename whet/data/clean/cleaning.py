@@ -135,12 +135,7 @@ def decide(files: Sequence[Path], plan: CleanPlan, open_bar: OpenBar) -> Cleanin
 
 
 def write_outcome(
-    outcome: CleaningResult,
-    out: Path,
-    left_out: Path,
-    open_bar: OpenBar,
-    *,
-    on_kept: OnKept = None,
+    outcome: CleaningResult, out: Path, left_out: Path, open_bar: OpenBar, *, on_kept: OnKept = None
 ) -> None:
     """Write the kept rows unchanged, and the other rows with their reasons.
 
@@ -211,8 +206,7 @@ def _leave_out_overlap(
 
 
 def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np.bool_]:
-    """Find n-grams that belong to the frame of a prompt: common ones, in questions that also have
-    others.
+    """Find n-grams of the frame of a prompt: common ones, in questions that also have others.
 
     A question whose n-grams are all common is one that many rows repeat.
     """
@@ -225,8 +219,7 @@ def _find_frames(index: EvalIndex, counts: Indices, num_rows: int) -> NDArray[np
 def _compare_batch(
     outcome: CleaningResult, index: EvalIndex, rows: Indices, is_common: NDArray[np.bool_]
 ) -> None:
-    """Leave out rows that share an n-gram with an evaluation question, and name the question that
-    shares most."""
+    """Leave out rows that share an n-gram with an evaluation question, and name the closest."""
     texts = _read_texts(outcome.lines, rows.tolist())
     hashes = np.array([hash_text(text) for text in texts], dtype=np.uint64)
     matches = index.find(hash_words(texts), hashes)

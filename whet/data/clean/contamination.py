@@ -46,8 +46,7 @@ class EvalText:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Matches:
-    """Matches between texts and the index: the text, the number of the n-gram, and its first word
-    in the text."""
+    """Matches between texts and the index: text, number of the n-gram, first word in the text."""
 
     texts: Indices
     ngrams: Indices
@@ -55,8 +54,7 @@ class Matches:
 
 
 class EvalIndex:
-    """The n-grams of evaluation questions, sorted by hash, each with one question that contains
-    it."""
+    """The n-grams of evaluation questions, sorted by hash, each with one question that has it."""
 
     def __init__(
         self,
@@ -187,8 +185,7 @@ def read_row_question(row: Row) -> str:
 
 
 def _list_texts(value: Json) -> Iterator[str]:
-    """List the texts in a value: the value itself, the items of a list, the content of a
-    message."""
+    """List the texts in a value: itself, the items of a list, the content of a message."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

@@ -42,8 +42,7 @@ def choose_band_size(threshold: float) -> int:
 
 
 def hash_bands(words: HashedWords, salts: Hashes, band_size: int) -> Hashes:
-    """Hash each text to one number per band [texts, bands]; texts with an equal number are
-    candidates.
+    """Hash each text to one number per band [texts, bands]; equal numbers make candidates.
 
     Rows with different salts are never candidates.
     """
@@ -62,8 +61,7 @@ def hash_bands(words: HashedWords, salts: Hashes, band_size: int) -> Hashes:
 
 
 def pair_candidates(bands: Hashes, rows: Indices) -> Indices:
-    """List pairs of rows that agree in a band [pairs, 2], the earlier row first, ordered by the
-    later row.
+    """List pairs of rows that agree in a band [pairs, 2], earlier row first, by the later row.
 
     A row is paired with the first row of its bucket and with the one before it, so a bucket of
     copies has twice as many pairs as rows, not their square.

@@ -21,10 +21,9 @@ from whet.data.clean.near import hash_bands
 from whet.data.clean.word_hashes import Hashes, hash_words, normalise
 from whet.data.problem_lines import parse_problem, to_question
 from whet.errors import DataError
-from whet.json_values import compact
 from whet.text.chat import ChatFormat
 from whet.text.tokenizer import Tokenizer
-from whet.types import Indices, Problem
+from whet.types import Indices, Problem, compact
 
 MIN_SHARED_BYTES = 1 << 26
 """Smaller inputs are read by this process alone, before others would have started."""

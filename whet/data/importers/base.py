@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from whet.errors import DataError
-from whet.json_values import content_id
-from whet.types import Json, Message, MessageRole, Problem, Split
+from whet.types import Json, Message, MessageRole, Problem, Split, content_id
 
 BOXED = "Reason step by step and end with the final answer in \\boxed{}."
 """Added to a benchmark's own question: where the answer should be. The same for all benchmarks."""

@@ -10,15 +10,7 @@ import re
 from dataclasses import replace
 from functools import partial
 
-from whet.data.importers.base import (
-    Fields,
-    ParsedRow,
-    Reader,
-    parse_json,
-    show,
-    to_level,
-    user,
-)
+from whet.data.importers.base import Fields, ParsedRow, Reader, parse_json, show, to_level, user
 from whet.errors import DataError
 from whet.rng import derive
 from whet.tasks.code import code_stdin, code_tests, prediction, tests_text
@@ -211,12 +203,7 @@ def stdin_problem(question: str, pairs: list[tuple[Json, Json]]) -> ParsedRow:
 
 
 def function_problem(
-    prompt: tuple[Message, ...],
-    entry: str,
-    tests: list[str],
-    *,
-    setup: str,
-    answer: str | None,
+    prompt: tuple[Message, ...], entry: str, tests: list[str], *, setup: str, answer: str | None
 ) -> ParsedRow:
     payload: dict[str, Json] = {"entry": entry, "tests": list[Json](tests), "setup": setup}
     parsed = ParsedRow(task="code_function", prompt=prompt, answer=answer, payload=payload)

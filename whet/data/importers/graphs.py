@@ -20,11 +20,10 @@ from whet.data.importers.base import (
     user,
 )
 from whet.errors import DataError
-from whet.json_values import read_integer
 from whet.tasks.graphs.instance import GRAPH_SIZES, MOLECULE_SIZES, PATH_SIZES, TOUR_SIZES, Sizes
 from whet.tasks.graphs.task import GraphTask
 from whet.tasks.registry import build_default_task
-from whet.types import Json
+from whet.types import Json, read_integer
 
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 GRAPH_ARENA_TASKS = {

@@ -66,9 +66,7 @@ def step_labels_prm800k(row: Fields) -> ParsedRow:
 def game24_outputs(row: Fields) -> ParsedRow:
     hand = game24(Fields(input=row.text("puzzle")))
     response = ImportedResponse(
-        text=row.text("output"),
-        model=row.text("method"),
-        is_good=row.number("checked_reward") == 1,
+        text=row.text("output"), model=row.text("method"), is_good=row.number("checked_reward") == 1
     )
     return replace(hand, responses=(response,))
 

@@ -36,10 +36,7 @@ def multihiertt(row: Fields) -> ParsedRow:
     tables = [write_table(read_html(table)) for table in row.texts("tables")]
     prompt = user(*tables, asked.text("question"), BOXED)
     return ParsedRow(
-        task="table",
-        prompt=prompt,
-        answer=asked.scalar("answer"),
-        source_id=row.row_id("uid"),
+        task="table", prompt=prompt, answer=asked.scalar("answer"), source_id=row.row_id("uid")
     )
 
 

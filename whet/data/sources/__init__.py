@@ -18,7 +18,7 @@ from whet.config import Config, load_settings
 from whet.data.importers import find_format
 from whet.data.importers.base import show
 from whet.data.importers.mapped import parse_mapping, read_column
-from whet.data.splits import split_by_hash
+from whet.data.problems import split_by_hash
 from whet.errors import ConfigError
 from whet.store.files import Row
 from whet.tasks.registry import TASKS

@@ -25,29 +25,19 @@ from whet.data.import_rows import (
 from whet.data.importers import find_format
 from whet.data.importers.base import Fields, ParsedRow
 from whet.data.importers.mapped import parse_mapping
-from whet.data.problems import problem_file
+from whet.data.problems import problem_file, split_by_hash
 from whet.data.row_files import SourceRow, iterate_rows
 from whet.data.sources import Source, SourceFile, SourcePrompt
 from whet.data.sources.raw_files import RawFile
-from whet.data.splits import split_by_hash
 from whet.errors import ConfigError, DataError
 from whet.rng import derive
-from whet.store.files import (
-    Row,
-    atomic_folder,
-    hash_file,
-    read_json,
-    sha256,
-    to_line,
-    write_json,
-)
+from whet.store.files import Row, atomic_folder, hash_file, read_json, sha256, to_line, write_json
 from whet.store.rollouts import stream_rollouts
 from whet.types import Advance, Json, Message, Problem, Rollout, Split
 
 PROVENANCE = "source.json"
 LEFT_OUT = "left_out.jsonl"
-"""The rows that cannot be read or graded, each with the reason; those that rules leave out are
-only counted."""
+"""Rows that cannot be read or graded, with reasons; what rules leave out is only counted."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one."""
 MAX_BAD = 100
@@ -293,11 +283,7 @@ def _attach(source: Source, raw: RawFile, row: Row) -> Row:
 
 
 def _describe_folder(
-    name: str,
-    definition: Path,
-    raw_files: list[RawFile],
-    counts: PrepareCounts,
-    limit: int | None,
+    name: str, definition: Path, raw_files: list[RawFile], counts: PrepareCounts, limit: int | None
 ) -> Json:
     """Record what a folder was made of, and the counts of its rows."""
     paths = {raw.path: raw.origin for raw in raw_files}

@@ -1,5 +1,4 @@
-"""Find the raw files of a source: named by the user, in a folder, beside a user's own source file,
-or on the hub.
+"""Find a source's raw files: named by the user, in a folder, beside its file, or on the hub.
 
 If there are none, one sentence says which files to put where.
 """

@@ -8,6 +8,7 @@ head size, H hidden, O and I the outputs and inputs of a weight, Q rows that mov
 """
 
 import ctypes
+from math import ceil
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from whet.engine.kv_cache import KVCache
 from whet.engine.paged_cache import build_paged_cache
 from whet.engine.scheduler import PrefillPass
 from whet.errors import EngineError
-from whet.integers import ceil_div
 from whet.kernels import LANES
 from whet.kernels.c import library as c_library
 from whet.models.lora import LoraLinear
@@ -225,7 +225,7 @@ class CompiledCache(DenseCache):
         keys_LSGCD = self.prompts[:, 0]
         line_S = torch.tensor(sorted(self._new_prompts))
         layers, prompts, groups, length, size = keys_LSGCD.shape
-        padded_shape = layers, prompts, groups, size, ceil_div(length, LANES) * LANES
+        padded_shape = layers, prompts, groups, size, ceil(length / LANES) * LANES
         if self.keys_LSGDC.shape != padded_shape:
             # Zeros: keys past the end of a prompt are read before masking, so none may be NaN.
             self.keys_LSGDC = keys_LSGCD.new_zeros(padded_shape)
@@ -252,7 +252,7 @@ class CompiledCache(DenseCache):
 
     def _pack(self, weight_OI: Tensor) -> int | None:
         n, m = weight_OI.shape
-        to = weight_OI.new_empty(ceil_div(n, self.panel) * self.panel * m)
+        to = weight_OI.new_empty(ceil(n / self.panel) * self.panel * m)
         self.library.decode_pack(self._address(weight_OI), n, m, to.data_ptr())
         return self._address(to)
 

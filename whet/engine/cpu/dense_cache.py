@@ -9,6 +9,7 @@ prompt. Z is rows and key/value heads, or prompts and key/value heads, as one di
 
 import heapq
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 
 from whet.engine.input_batch import HostTransfer, InputBatch
 from whet.engine.scheduler import PrefillPass
-from whet.integers import ceil_div
 from whet.kernels import AttentionSpec
 from whet.kernels.layer_ops import split_heads
 from whet.models.transformer import PackedAttention, Transformer
@@ -227,7 +227,7 @@ class DenseDecode:
         self.prompt_length = int(by_prompt.prompt_length_B.max())
         used = int(column_B.max()) + 1
         # Blocks are read whole: skipping cells that no row has filled takes longer.
-        self.num_blocks = ceil_div(used, CACHE_BLOCK)
+        self.num_blocks = ceil(used / CACHE_BLOCK)
         self.total = self.prompt_length + self.num_blocks * CACHE_BLOCK
         self.end = self.prompt_length + used
         self.cell_B = None if by_prompt.is_full else torch.from_numpy(by_prompt.cell_B)

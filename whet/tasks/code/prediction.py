@@ -23,7 +23,6 @@ import json
 from collections.abc import Mapping
 from typing import Literal, TypeGuard
 
-from whet.json_values import content_id
 from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import program, tests_text
@@ -45,7 +44,7 @@ from whet.tasks.code.python_literals import (
     read_literal,
     value_of,
 )
-from whet.types import Json, Message, Problem, Score, Split
+from whet.types import Json, Message, Problem, Score, Split, content_id
 
 Direction = Literal["input", "output"]
 _ASKED: dict[Direction, str] = {

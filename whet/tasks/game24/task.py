@@ -17,7 +17,6 @@ from whet.answers.doubt import cut_remarks, is_denied
 from whet.answers.final_answer import decided_text, find_thought_end
 from whet.config import Config
 from whet.errors import DataError
-from whet.json_values import content_id
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
@@ -44,7 +43,7 @@ from whet.tasks.game24.lines import (
     write_no_solution,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
-from whet.types import Json, Message, Problem, Score, Split, Verdict
+from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 MAX_CHARS = 1 << 16
 """Longer responses are not read."""

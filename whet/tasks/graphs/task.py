@@ -12,7 +12,6 @@ from typing import Literal
 from pydantic import Field
 
 from whet.config import Config
-from whet.json_values import content_id
 from whet.rng import derive, make_rng
 from whet.tasks.base import Task, check_split
 from whet.tasks.generated import question, split_of_id
@@ -22,7 +21,7 @@ from whet.tasks.graphs.node_lists import final_part, find_other_choice
 from whet.tasks.graphs.paths import Solution
 from whet.tasks.graphs.problems import GRAPH_PROBLEMS, Goal
 from whet.tasks.graphs.sources import Payload
-from whet.types import Json, Message, Problem, Score, Split, Verdict
+from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 NO_VALUE = -1.0
 """The part `value` of an answer that is not feasible, or not there."""

@@ -16,7 +16,6 @@ from whet.answers.final_answer import decided_text, find_tags
 from whet.answers.sentences import find_only_number, text_after_label, text_after_verb
 from whet.answers.withdrawal import is_disowned
 from whet.config import Config
-from whet.json_values import read_number
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, Statement, statements
@@ -33,7 +32,7 @@ from whet.tasks.qa.table_values import (
     unit_words,
 )
 from whet.tasks.qa.yes_no import last_word
-from whet.types import Problem, Score
+from whet.types import Problem, Score, read_number
 
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
