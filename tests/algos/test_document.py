@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from whet import toml
+from whet.algos.algorithm import build_algorithm
 from whet.algos.presets import PRESETS, Preset
+from whet.algos.settings import AlgoConfig
+from whet.toml import Table
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "algorithms.md").read_text()
@@ -41,8 +45,19 @@ def test_the_catalogue_in_the_document_is_that_of_the_code() -> None:
     ]
 
 
-def test_the_document_has_the_numbers_of_every_source() -> None:
-    assert [row[0] for row in _table("name | the source sets")] == [f"`{name}`" for name in PRESETS]
+def test_the_document_has_numbers_of_every_source_that_can_be_set() -> None:
+    known = set(toml.flatten(AlgoConfig().model_dump()))
+    elsewhere = {"group_size", "problems_per_step", "max_tokens", "train.lr", "critic.lr"}
+    rows = {name.strip("`"): numbers for name, numbers in _table("name | the source sets")}
+    assert list(rows) == list(PRESETS)
+    for name, numbers in rows.items():
+        pairs = [pair.split(" ") for pair in numbers.split(", ") if pair]
+        assert {key for key, _ in pairs} <= known | elsewhere, name
+        tree: Table = {"name": name}
+        for key, value in pairs:
+            if key in known:
+                tree = toml.with_value(tree, key, toml.parse_value(value))
+        build_algorithm(AlgoConfig.model_validate(tree), max_tokens=10)
 
 
 @pytest.mark.slow

@@ -30,7 +30,6 @@ from whet.algos.settings import AlgoConfig, resolve_preset
 from whet.algos.step_credit import StepCreditConfig
 from whet.config import Config, load_settings
 from whet.errors import ConfigError
-from whet.toml import Table
 from whet.types import Json
 
 REWARDS = [[1.0, 0.0, 0.0, 1.0]]
@@ -218,22 +217,8 @@ def test_a_name_given_over_the_default_brings_its_own_bounds() -> None:
     assert resolve_preset(cfg.algo).clip_high == 0.28
 
 
-def test_every_row_names_its_paper_and_sets_only_what_can_be_set() -> None:
-    known = set(toml.flatten(AlgoConfig().model_dump()))
-    for name, row in PRESETS.items():
-        assert row.paper
-        own = {key: value for key, value in row.source.items() if key in known}
-        assert set(row.source) - set(own) <= {
-            "group_size",
-            "problems_per_step",
-            "max_tokens",
-            "train.lr",
-            "critic.lr",
-        }, name
-        tree: Table = {"name": name}
-        for key, value in own.items():
-            tree = toml.with_value(tree, key, value)
-        build_algorithm(AlgoConfig.model_validate(tree), max_tokens=10)
+def test_every_row_names_its_paper() -> None:
+    assert all(row.paper for row in PRESETS.values())
 
 
 @pytest.mark.parametrize(
