@@ -8,6 +8,7 @@ For tokens there are rewards to go, GAE, and whitening over a step, in float64.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean, pstdev, stdev
 from typing import Literal, TypeVar
 
@@ -19,8 +20,8 @@ Rewards = Sequence[Sequence[float]]
 Baseline = dict[str, float]
 """The running state of an estimator, numbers by name; empty before the first step."""
 AdvantageEstimator = Callable[[Rewards, Baseline], tuple[list[list[float]], Baseline]]
-GroupRule = Callable[[Sequence[float]], list[float]]
-"""Rewards of one group -> their advantages."""
+GroupRule = Callable[..., list[float]]
+"""Rewards of one group, and settings by name -> their advantages."""
 
 EPSILON = 1e-6
 """Added to deviations and counts before dividing by them."""
@@ -67,11 +68,19 @@ def leave_one_out(group: Sequence[float]) -> list[float]:
     return [reward - (total - reward) / others for reward in group]
 
 
-def per_group(rule: GroupRule) -> AdvantageEstimator:
-    """Apply a rule to each group separately."""
+GROUP_RULES: Mapping[str, GroupRule] = {
+    "zscore": zscore,
+    "center": center,
+    "leave_one_out": leave_one_out,
+}
+"""The rules that need only the rewards of a group."""
+
+
+def per_group(rule: GroupRule, **settings: float) -> AdvantageEstimator:
+    """Apply a rule to each group separately, with these settings as keyword arguments."""
 
     def advantage(rewards: Rewards, baseline: Baseline) -> tuple[list[list[float]], Baseline]:
-        return [rule(group) for group in rewards], baseline
+        return [rule(group, **settings) for group in rewards], baseline
 
     return advantage
 
@@ -154,38 +163,36 @@ def gae_advantage(*, gamma: float, gae_lambda: float) -> TokenAdvantageEstimator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdvantageSpec:
-    """One estimator, given as exactly one of `rule`, `build` and `build_per_token`.
+class ResponseAdvantage:
+    """An estimator that credits whole responses and compares those to the same problem."""
 
-    Whichever is given takes the `settings` as keyword arguments.
-    """
+    build: Callable[..., AdvantageEstimator]
+    """Takes the `settings` as keyword arguments."""
+    settings: tuple[str, ...] = ()
+    """Fields of `AlgoConfig` that only the estimators listing them use."""
 
-    rule: Callable[..., list[float]] | None = None
-    """A `GroupRule`, for an estimator that needs only the rewards of a group."""
-    build: Callable[..., AdvantageEstimator] | None = None
-    build_per_token: Callable[..., TokenAdvantageEstimator] | None = None
-    """For an estimator that credits single tokens and compares no responses."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenAdvantage:
+    """An estimator that credits single tokens and compares no responses."""
+
+    build: Callable[..., TokenAdvantageEstimator]
+    """Takes the `settings` as keyword arguments."""
     needs_critic: bool = False
     settings: tuple[str, ...] = ()
     """Fields of `AlgoConfig` that only the estimators listing them use."""
 
-    @property
-    def compares_responses(self) -> bool:
-        """Whether responses to the same problem are compared with each other."""
-        return self.build_per_token is None
 
-
+AdvantageSpec = ResponseAdvantage | TokenAdvantage
 AdvantageName = Literal["zscore", "center", "leave_one_out", "momentum", "to_go", "gae"]
 """The names in `ADVANTAGES`, for type checkers."""
 ADVANTAGES: Mapping[str, AdvantageSpec] = {
-    "zscore": AdvantageSpec(rule=zscore, settings=("ddof",)),
-    "center": AdvantageSpec(rule=center),
-    "leave_one_out": AdvantageSpec(rule=leave_one_out),
-    "momentum": AdvantageSpec(build=momentum, settings=("max_momentum",)),
-    "to_go": AdvantageSpec(build_per_token=to_go_advantage, settings=("gamma",)),
-    "gae": AdvantageSpec(
-        build_per_token=gae_advantage, needs_critic=True, settings=("gamma", "gae_lambda")
-    ),
+    "zscore": ResponseAdvantage(build=partial(per_group, zscore), settings=("ddof",)),
+    "center": ResponseAdvantage(build=partial(per_group, center)),
+    "leave_one_out": ResponseAdvantage(build=partial(per_group, leave_one_out)),
+    "momentum": ResponseAdvantage(build=momentum, settings=("max_momentum",)),
+    "to_go": TokenAdvantage(build=to_go_advantage, settings=("gamma",)),
+    "gae": TokenAdvantage(build=gae_advantage, needs_critic=True, settings=("gamma", "gae_lambda")),
 }
 AdvantageMark = Literal["per_token", "uses_critic"]
 F = TypeVar("F", bound=Callable[..., object])

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from whet.algos import losses
 from whet.algos.advantages import (
     ADVANTAGES,
     AdvantageEstimator,
     AdvantageSpec,
+    ResponseAdvantage,
+    TokenAdvantage,
     TokenAdvantageEstimator,
-    per_group,
 )
 from whet.algos.losses import EarlyStopConfig, KlEstimator
 from whet.algos.objectives import LogprobObjective, policy_objective
@@ -24,12 +24,13 @@ from whet.user_code import is_code_path
 
 def needs_critic(preset: Preset) -> bool:
     """Whether the advantage needs the values of a critic."""
-    return find_advantage(preset).needs_critic
+    spec = find_advantage(preset)
+    return isinstance(spec, TokenAdvantage) and spec.needs_critic
 
 
 def compares_responses(preset: Preset) -> bool:
     """Whether the advantage compares responses to the same problem with each other."""
-    return find_advantage(preset).compares_responses
+    return isinstance(find_advantage(preset), ResponseAdvantage)
 
 
 def find_advantage(preset: Preset) -> AdvantageSpec:
@@ -74,9 +75,9 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
     spec = find_advantage(preset)
     own_settings = cfg.model_dump(include=set(spec.settings))
     return Algorithm(
-        advantage=_build_advantage(spec, own_settings),
-        token_advantage=spec.build_per_token and spec.build_per_token(**own_settings),
-        compares_responses=spec.compares_responses,
+        advantage=spec.build(**own_settings) if isinstance(spec, ResponseAdvantage) else None,
+        token_advantage=spec.build(**own_settings) if isinstance(spec, TokenAdvantage) else None,
+        compares_responses=isinstance(spec, ResponseAdvantage),
         whitens=preset.whiten,
         step_credit=build_step_credit(preset.step_rule) if preset.step_rule else None,
         step_credit_fraction=partial(
@@ -87,20 +88,12 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         kl_in_reward=0.0 if in_loss else cfg.kl_coef,
         kl_estimator=resolve_kl_estimator(cfg),
         needs_reference=cfg.kl_coef > 0,
-        needs_values=spec.needs_critic,
+        needs_values=isinstance(spec, TokenAdvantage) and spec.needs_critic,
         needs_old_logprobs=cfg.num_minibatches > 1 and cfg.old_logprobs == "learner",
         trains_on_zero_advantage=(cfg.kl_coef > 0 and in_loss) or cfg.entropy_coef != 0,
         num_minibatches=cfg.num_minibatches,
         early_stop=cfg.early_stop,
     )
-
-
-def _build_advantage(
-    spec: AdvantageSpec, own_settings: dict[str, Any]
-) -> AdvantageEstimator | None:
-    if spec.rule is not None:
-        return per_group(partial(spec.rule, **own_settings))
-    return spec.build and spec.build(**own_settings)
 
 
 def _build_loss_weights(name: LossWeightsName, max_tokens: int) -> losses.LossWeightRule:

@@ -18,7 +18,9 @@ from whet.algos.advantages import (
     AdvantageMark,
     AdvantageSpec,
     Baseline,
+    ResponseAdvantage,
     Rewards,
+    TokenAdvantage,
     TokenAdvantageEstimator,
 )
 from whet.algos.losses import LossInputs, Surrogate
@@ -40,12 +42,10 @@ def load_advantage(code_path: str) -> AdvantageSpec:
     if Path(code_path.rpartition(":")[0]).is_file():
         mark = getattr(load_from_file(code_path, ADVANTAGE_KEY), "advantage_mark", None)
     if mark is None:
-        return AdvantageSpec(build=partial(_load_response_advantage, code_path))
+        return ResponseAdvantage(build=partial(_load_response_advantage, code_path))
     if mark == "per_token":
-        return AdvantageSpec(build_per_token=partial(_load_token_advantage, code_path))
-    return AdvantageSpec(
-        build_per_token=partial(_load_critic_advantage, code_path), needs_critic=True
-    )
+        return TokenAdvantage(build=partial(_load_token_advantage, code_path))
+    return TokenAdvantage(build=partial(_load_critic_advantage, code_path), needs_critic=True)
 
 
 def load_surrogate(code_path: str) -> Surrogate:

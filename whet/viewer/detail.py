@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import ValidationError
 
-from whet.algos.advantages import ADVANTAGES
+from whet.algos.advantages import GROUP_RULES
 from whet.errors import DataError, WhetError
 from whet.rewards.spec import RewardPart, RewardSpec, break_down
 from whet.store.files import stream_rows
@@ -237,13 +237,13 @@ def _advantage(rule: str | None, rewards: Sequence[float | None]) -> tuple[float
     """Compare the first reward with the others of its group."""
     if rule is None:
         return None, "only runs of RL have advantages"
-    spec = ADVANTAGES.get(rule)
-    if spec is None or spec.rule is None:
+    group_rule = GROUP_RULES.get(rule)
+    if group_rule is None:
         return None, f"not stored; {rule} needs more than the rewards of the group"
     known = [reward for reward in rewards if reward is not None]
     if rewards[0] is None or len(known) < 2:
         return None, "there is nothing to compare this reward with"
-    return spec.rule(known)[0], ""
+    return group_rule(known)[0], ""
 
 
 def explain_reward(rollout: Rollout, settings: Mapping[str, Json]) -> list[Json]:
