@@ -6,6 +6,7 @@ Shapes: M response tokens; P pairs for the objective in `whet/algos/preferences.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import log
 from typing import NamedTuple, Protocol
 
 import torch
@@ -216,7 +217,7 @@ def sft_objective() -> LogprobObjective:
 
     def loss(inputs: LossInputs) -> TokenLoss:
         loss_M = losses.nll(inputs)
-        is_likely_M = (inputs.logprob_M > torch.log(torch.tensor(0.5))).float()
+        is_likely_M = (inputs.logprob_M > log(0.5)).float()
         metrics = {
             "sft/token_loss": loss_M,
             "sft/likely_tokens": is_likely_M,

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from whet.errors import DataError
 from whet.evals.stats import Estimate, fraction_estimate, mean_estimate, pass_at_k
 from whet.level_bands import level_label
-from whet.tasks.base import is_solvable, read_f1_half
-from whet.types import FinishReason, Group, Json, Rollout, Verdict
+from whet.tasks.base import is_solvable
+from whet.types import FinishReason, Group, Json, Problem, Rollout, Verdict
 
 REPORTED_KS = (1, 4, 8, 16, 32, 64)
 """The k of pass@k that are reported, as far as there are samples."""
@@ -149,7 +149,7 @@ def _by_level(problems: Sequence[Sequence[Rollout]]) -> dict[str, Estimate]:
 def _f1(problems: Sequence[Sequence[Rollout]]) -> dict[str, F1]:
     subsets: dict[str, dict[str, list[Sequence[Rollout]]]] = {}
     for rollouts in problems:
-        if (declared := read_f1_half(rollouts[0].problem)) is not None:
+        if (declared := _read_f1_half(rollouts[0].problem)) is not None:
             subset, half = declared
             subsets.setdefault(subset, {}).setdefault(half, []).append(rollouts)
     scores = {}
@@ -160,3 +160,14 @@ def _f1(problems: Sequence[Sequence[Rollout]]) -> dict[str, F1]:
             value = harmonic_mean([estimate.mean for estimate in graded.values()])
             scores[subset] = F1(value=value, halves=graded)
     return scores
+
+
+def _read_f1_half(problem: Problem) -> tuple[str, str] | None:
+    """Read the subset and the half of a problem for which F1 is reported; None if undeclared.
+
+    The payload declares `{"f1": {"subset": NAME, "half": NAME}}`, with two halves per subset.
+    """
+    declared = problem.payload.get("f1")
+    if not isinstance(declared, dict):
+        return None
+    return str(declared.get("subset", "")), str(declared.get("half", ""))

@@ -68,12 +68,10 @@ class CollapseGuard:
         """Check the validation after `step`; after a collapse, go back to step `best`."""
         if not self.is_on:
             return {}
-        if (
-            self.num_restores < self.cfg.restores
-            and best >= 0
-            and is_collapse(self._pass_at_1(best), now)
-            and restore_best()
-        ):
+        if self.num_restores >= self.cfg.restores or best < 0:
+            return self._metrics()
+        before = EvalSummary.from_json(self.run.evals()[best]).pass_at[1]
+        if is_collapse(before, now) and restore_best():
             rate = self._slow_down(self.num_restores + 1)
             self.on_restore()
             self.run.log_event(
@@ -81,15 +79,15 @@ class CollapseGuard:
                 step=step,
                 best=best,
                 validation=now.mean,
-                best_validation=self._pass_at_1(best).mean,
+                best_validation=before.mean,
                 lr=rate,
             )
             console.print(
                 f"[bold]collapse[/] after step {step:,}: validation fell from "
-                f"{100 * self._pass_at_1(best).mean:.1f} % to {100 * now.mean:.1f} %, beyond its "
+                f"{100 * before.mean:.1f} % to {100 * now.mean:.1f} %, beyond its "
                 f"noise; back to the weights of step {best:,} at train.lr {rate:.3g}"
             )
-        return {"guard/restores": float(self.num_restores)}
+        return self._metrics()
 
     def save(self, folder: Path) -> Json:
         return self.num_restores
@@ -101,8 +99,8 @@ class CollapseGuard:
             )
         self._slow_down(state)
 
-    def _pass_at_1(self, step: int) -> Estimate:
-        return EvalSummary.from_json(self.run.evals()[step]).pass_at[1]
+    def _metrics(self) -> Metrics:
+        return {"guard/restores": float(self.num_restores)}
 
     def _slow_down(self, num_restores: int) -> float:
         """Lower the learning rate; return the new peak."""

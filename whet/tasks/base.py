@@ -232,17 +232,6 @@ def is_solvable(problem: Problem) -> bool:
     return problem.payload.get("solvable") is not False
 
 
-def read_f1_half(problem: Problem) -> tuple[str, str] | None:
-    """Read the subset and the half of a problem for which F1 is reported; None if undeclared.
-
-    The payload declares `{"f1": {"subset": NAME, "half": NAME}}`, with two halves per subset.
-    """
-    declared = problem.payload.get("f1")
-    if not isinstance(declared, dict):
-        return None
-    return str(declared.get("subset", "")), str(declared.get("half", ""))
-
-
 def keep_solvable(problems: Iterable[Problem]) -> list[Problem]:
     """Drop problems that are known to have no solution."""
     return [problem for problem in problems if is_solvable(problem)]
