@@ -17,8 +17,7 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.step_credit import blend_advantages
-from whet.batching.examples import Example, with_field
-from whet.batching.packing import split_minibatches
+from whet.batching.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError
 from whet.rng import make_rng
 from whet.rollout.step_groups import DynamicSamplingConfig
