@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.batching.examples import Example
-from whet.batching.packing import pack
+from whet.batching.examples import Example, pack
 from whet.errors import DataError
 from whet.testing.fakes import example
 

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet.batching.packing import MergedPrefixes, merge_prefixes
+from whet.batching.examples import MergedPrefixes, merge_prefixes
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=12)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from whet.algos import algorithm, losses
 from whet.algos.settings import AlgoConfig
-from whet.batching.packing import pack
+from whet.batching.examples import pack
 from whet.commands.doctor import PROOFS
 from whet.engine.native import NativeEngine
 from whet.evals import stats

@@ -13,7 +13,7 @@ from whet.grading.grader import Grader
 from whet.proofs.fixtures import ScriptedEngine
 from whet.rewards.spec import RewardSpec
 from whet.rollout.collect import ChatEngine, GroupRequest, collect_groups, sample_and_grade
-from whet.rollout.dynamic_sampling import DynamicSamplingConfig, join_groups
+from whet.rollout.step_groups import DynamicSamplingConfig, join_groups
 from whet.testing.fakes import SumTask, group, rollout, sum_problem
 from whet.testing.tiny import tiny_tokenizer
 from whet.text.chat import ChatFormat

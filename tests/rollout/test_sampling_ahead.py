@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from whet.errors import DataError
-from whet.rollout.rollout_queue import RolloutQueue
+from whet.rollout.step_groups import RolloutQueue
 from whet.testing.fakes import rollout
 from whet.types import Group
 

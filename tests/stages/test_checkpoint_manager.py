@@ -23,12 +23,17 @@ from whet.stages.checkpoint_manager import (
     SaveConfig,
 )
 from whet.stages.guard import CollapseGuard, GuardConfig
-from whet.stages.training import MAX_EMPTY_STEPS, EmptyStepLimit, finish_training
+from whet.stages.training import (
+    MAX_EMPTY_STEPS,
+    EmptyStepLimit,
+    TrainingLoop,
+    finish_training,
+)
 from whet.stages.validation import ValidationConfig, Validator
 from whet.store.run import RunStore
 from whet.tasks.game24.task import Game24, Game24Config
 from whet.testing.fakes import rollout, sum_problem
-from whet.track.metrics import Tracker
+from whet.track.metrics import Clock, Tracker
 from whet.train.critic import Critic, CriticConfig
 from whet.train.policy import build_policy
 from whet.train.settings import TrainConfig
@@ -134,10 +139,17 @@ def test_validation_is_due_at_its_interval_and_after_the_last_step() -> None:
     assert make_validator(2, []).steps_due(5) == set()
 
 
+def end_step(kept: CheckpointManager, step: int, tracker: Tracker) -> None:
+    """End a step, from 1 on, as the loop over steps does."""
+    steps = range(kept.steps)
+    loop = TrainingLoop(manager=kept, clock=Clock(), tracker=tracker, advance=None, steps=steps)
+    loop.end_step(step - 1)
+
+
 def walk(kept: CheckpointManager, start: int, end: int) -> None:
     for step in range(start + 1, end + 1):
         kept.stateful["empty_steps"].num_empty = step
-        kept.end_step(step, Notes())
+        end_step(kept, step, Notes())
 
 
 def open_run(folder: Path, *, resume: bool = False) -> RunStore:
@@ -213,7 +225,7 @@ def test_a_validation_reaches_the_trackers_by_task_and_source_with_sample_answer
     groups.append((rollout(problem=maths, score=right, tokens=[1] * 6),) * 2)
     notes = Notes()
     with open_run(tmp_path / "run") as run:
-        manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
+        end_step(manager(tiny, run, Scripted([0.5], example, groups)), 2, notes)
 
         assert run.metrics() == [], "the run's own file is one of the trackers"
     source = f"source/{sums[0].source}"
@@ -249,7 +261,7 @@ def test_a_validation_shows_at_most_sixteen_problems_spread_evenly(
     groups = [(rollout(problem=problem),) for problem in problems]
     notes = Notes()
     with open_run(tmp_path / "run") as run:
-        manager(tiny, run, Scripted([0.5], example, groups)).end_step(2, notes)
+        end_step(manager(tiny, run, Scripted([0.5], example, groups)), 2, notes)
 
     assert notes.responses == [(2, [problem.id for problem in problems[::distance]])]
     assert len(notes.responses[0][1]) <= 16
@@ -278,11 +290,11 @@ def test_a_guard_takes_the_critic_back_with_the_policy(
         head, norm = build_value_learner.value_model.head.weight, policy.model.norm.weight
         head.data.fill_(2.0)
         critic.learner.num_optim_steps, critic.num_updates = 2, 2
-        kept.end_step(2, Notes())
+        end_step(kept, 2, Notes())
         head.data.fill_(3.0)
         norm.data.fill_(3.0)
         critic.learner.num_optim_steps, critic.num_updates = 4, 4
-        kept.end_step(4, Notes())
+        end_step(kept, 4, Notes())
         assert guard.num_restores == 1
         assert head.unique().tolist() == [2.0], "the critic is that of step 2, the best validation"
         assert norm.max().item() != 3.0

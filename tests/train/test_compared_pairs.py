@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from whet.algos.preferences import PreferenceConfig, preference_objective
-from whet.batching.examples import Example, PreferencePair, to_batch
-from whet.batching.packing import pack
+from whet.batching.examples import Example, PreferencePair, pack, to_batch
 from whet.models.transformer import Transformer
 from whet.testing.fakes import example
 from whet.testing.tiny import tiny_model

@@ -14,7 +14,7 @@ from whet.algos.settings import AlgoConfig
 from whet.algos.step_credit import StepCreditConfig
 from whet.batching.examples import Example, to_batch
 from whet.errors import ConfigError
-from whet.rollout.dynamic_sampling import DynamicSamplingConfig
+from whet.rollout.step_groups import DynamicSamplingConfig
 from whet.testing.fakes import example, group, rollout
 from whet.train.learner import set_loss_weights
 from whet.train.rl_step import assign_advantages, select_rollouts, to_examples

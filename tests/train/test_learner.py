@@ -26,8 +26,7 @@ from whet.algos.objectives import (
     sft_objective,
 )
 from whet.algos.settings import AlgoConfig
-from whet.batching.examples import Example, to_batch
-from whet.batching.packing import pack
+from whet.batching.examples import Example, pack, to_batch
 from whet.models.transformer import PackedAttention, Transformer
 from whet.testing.fakes import example
 from whet.testing.rounding import logprob_bound

@@ -73,7 +73,7 @@ PROOFS = (
         name="targets",
         claim="every target of a step is seen once, the last micro-batch included",
         fault="dropped micro-batch",
-        remedy="look at pack in whet/batching/packing.py and the loop of LocalLearner.accumulate",
+        remedy="look at pack in whet/batching/examples.py and the loop of LocalLearner.accumulate",
         measure=learner_proofs.measure_targets,
     ),
     Proof(

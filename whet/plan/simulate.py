@@ -1,7 +1,7 @@
 """RL steps as discrete events: engines and a learner that alternate, overlap by a step, or stream.
 
 Costs are plain numbers here; `whet/plan/splits.py` derives them for a model on GPUs. One step ahead
-follows `whet/rollout/rollout_queue.py`.
+follows `whet/rollout/step_groups.py`.
 """
 
 import math

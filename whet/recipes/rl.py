@@ -14,8 +14,13 @@ from whet.grading.check_task import precheck
 from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import GroupRequest, collect_groups
-from whet.rollout.dynamic_sampling import DynamicSamplingConfig, join_groups
-from whet.rollout.rollout_queue import GroupSource, OverlappedQueue, RolloutQueue
+from whet.rollout.step_groups import (
+    DynamicSamplingConfig,
+    GroupSource,
+    OverlappedQueue,
+    RolloutQueue,
+    join_groups,
+)
 from whet.rollout.stream import StreamQueue
 from whet.rollout.stream_plan import STREAM_EVENT, StreamPlan, read_stream
 from whet.stages.guard import CollapseGuard, GuardConfig

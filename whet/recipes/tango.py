@@ -26,7 +26,7 @@ from whet.rewards.spec import RewardSpec
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.rollout.verification import with_steps
-from whet.stages.checkpoint_manager import Stateful
+from whet.stages.checkpoint_manager import CheckpointedValue, Stateful
 from whet.stages.held_out import load_training_problems
 from whet.stages.stage import (
     NEEDS_TRAINED_MODEL,
@@ -36,7 +36,6 @@ from whet.stages.stage import (
     unused_reference_settings,
 )
 from whet.stages.training import (
-    CheckpointedValue,
     EmptyStepLimit,
     Session,
     check_exactness,

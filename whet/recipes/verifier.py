@@ -15,8 +15,9 @@ from whet.rollout.verification import (
     outcome_pairs,
     step_pairs,
 )
+from whet.stages.checkpoint_manager import CheckpointedValue
 from whet.stages.stage import ModelWork, TrainingConfig
-from whet.stages.training import CheckpointedValue, Session, check_exactness, open_policy
+from whet.stages.training import Session, check_exactness, open_policy
 from whet.tasks.verify import VERDICT_WORDS, Verify
 from whet.train.policy import Policy
 from whet.train.rl_step import RLTrainer

@@ -28,7 +28,7 @@ from whet.errors import DataError
 from whet.grading.grader import Grader
 from whet.rng import derive
 from whet.rollout.collect import ChatEngine, engine_requests, group_rollouts, make_rollout
-from whet.rollout.rollout_queue import waiting_file
+from whet.rollout.step_groups import waiting_file
 from whet.rollout.stream_plan import PlannedGroup, StreamPlan, StreamRow
 from whet.store.rollouts import read_rollouts, write_rollouts
 from whet.track.metrics import Clock

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from pydantic import Field
 
@@ -60,9 +60,23 @@ class Stateful(Protocol):
     def load(self, folder: Path, state: Json) -> None: ...
 
 
+class CheckpointedValue:
+    """A JSON value that checkpoints keep."""
+
+    def __init__(self, value: Json) -> None:
+        self.value = value
+
+    def save(self, folder: Path) -> Json:
+        return self.value
+
+    def load(self, folder: Path, state: Json) -> None:
+        self.value = state
+
+
 class CheckpointManager:
     """Resumes, validates, saves. A checkpoint holds everything that later steps depend on.
 
+    `TrainingLoop` calls it after the steps in `validation_steps` and `save_steps`.
     `other_policies` are policies that train beside the first, with their learners; `stateful` is
     everything else with a state, by name. Guard and critic are among them; when the guard restores
     a policy, it restores the critic too.
@@ -88,8 +102,9 @@ class CheckpointManager:
         self.policy = policy
         self.learner = learner
         self.validator = validator
-        self.validation_steps = validator.steps_due(steps)
         self.steps = steps
+        self.validation_steps = validator.steps_due(steps)
+        self.save_steps = self.validation_steps | {steps, *range(cfg.every, steps, cfg.every)}
         self.other_policies = other_policies or {}
         self.guard = guard
         self.critic = critic
@@ -101,6 +116,7 @@ class CheckpointManager:
         self.first: float | None = None
         """The validation before the first step, if there was one."""
         self.stop_signal = 0
+        """The signal that asks to stop after the current step; 0 before one comes."""
         self.is_background = is_background
         self.writer = BackgroundWriter()
         if guard is not None and guard.is_on and not validator.problems:
@@ -175,30 +191,13 @@ class CheckpointManager:
         is_guarded = self.guard is not None and self.guard.is_on
         self._validate(0, tracker, can_be_best=is_guarded)
         if is_guarded:
-            self._save(0)
+            self.save(0)
 
-    def end_step(self, step: int, tracker: Tracker) -> None:
-        """Validate and save after a step, when due."""
-        is_due = step in self.validation_steps
-        if is_due:
-            for policy in (self.policy, *(policy for policy, _ in self.other_policies.values())):
-                policy.check_finite()
-            self._validate(step, tracker)
-        # A signal may reach one rank before another, or one alone. `stop_signal` keeps a signal
-        # that comes during the exchange for the next step.
-        stop_signal = max(get_world().all_gather(self.stop_signal, f"the end of step {step}"))
-        if is_due or step == self.steps or step % self.cfg.every == 0 or stop_signal:
-            self._save(step)
-        if self.is_background:
-            self.writer.check()
-        if stop_signal:
-            self.writer.wait()
-            self.run.log_event("stop", step=step)
-            raise KeyboardInterrupt(
-                f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
-                "command with --resume continues from there",
-                stop_signal,
-            )
+    def validate(self, step: int, tracker: Tracker) -> None:
+        """Validate after a step, with weights that are finite."""
+        for policy in (self.policy, *(policy for policy, _ in self.other_policies.values())):
+            policy.check_finite()
+        self._validate(step, tracker)
 
     def _validate(self, step: int, tracker: Tracker, *, can_be_best: bool = True) -> None:
         """Validate the policy; with `can_be_best`, its checkpoint may become the result."""
@@ -252,7 +251,9 @@ class CheckpointManager:
             learner.num_optim_steps = num
         return True
 
-    def _save(self, step: int) -> None:
+    def save(self, step: int) -> None:
+        """Write the checkpoint of a step; with `is_background`, while training continues."""
+
         def write(folder: Path) -> None:
             state: dict[str, Json] = {"best": [self.best.step, self.best.value]}
             state["first"] = self.first
@@ -273,6 +274,16 @@ class CheckpointManager:
             self.writer.start(f"checkpoint {step}", partial(_run_all, later), finish=complete)
         else:
             complete()
+
+    def stop(self, step: int, signal: int) -> NoReturn:
+        """End the run after the signal that asked for it, once its checkpoint is on disk."""
+        self.writer.wait()
+        self.run.log_event("stop", step=step)
+        raise KeyboardInterrupt(
+            f"stopped after step {step:,} of {self.steps:,}, which has a checkpoint; the same "
+            "command with --resume continues from there",
+            signal,
+        )
 
     def describe_loss(self) -> str | None:
         """Return a warning if the best validation is worse than the one before the first step."""

@@ -178,7 +178,20 @@ class TrainingLoop:
         """Validate and write a checkpoint when these are due; stop if a signal has asked for it."""
         if self.advance is not None:
             self.advance(1)
-        self.manager.end_step(step + 1, self.tracker)
+        manager = self.manager
+        num_done = step + 1
+        if num_done in manager.validation_steps:
+            manager.validate(num_done, self.tracker)
+        # A signal may reach one rank before another, or one alone. `stop_signal` keeps a signal
+        # that comes during the exchange for the next step.
+        tag = f"the end of step {num_done}"
+        stop_signal = max(get_world().all_gather(manager.stop_signal, tag))
+        if num_done in manager.save_steps or stop_signal:
+            manager.save(num_done)
+        if manager.is_background:
+            manager.writer.check()
+        if stop_signal:
+            manager.stop(num_done, stop_signal)
 
 
 class EmptyStepLimit:
@@ -207,19 +220,6 @@ class EmptyStepLimit:
                 "again"
             )
         self.num_empty = state
-
-
-class CheckpointedValue:
-    """A JSON value that checkpoints keep."""
-
-    def __init__(self, value: Json) -> None:
-        self.value = value
-
-    def save(self, folder: Path) -> Json:
-        return self.value
-
-    def load(self, folder: Path, state: Json) -> None:
-        self.value = state
 
 
 def open_session(

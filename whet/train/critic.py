@@ -13,8 +13,7 @@ from whet.algos.advantages import explained_variance
 from whet.algos.algorithm import Algorithm
 from whet.algos.losses import token_mean
 from whet.algos.values import ValueObjective
-from whet.batching.examples import Example, with_field
-from whet.batching.packing import split_minibatches
+from whet.batching.examples import Example, split_minibatches, with_field
 from whet.config import Config
 from whet.errors import ConfigError, DataError
 from whet.rng import make_rng

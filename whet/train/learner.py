@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from whet.algos.losses import LossInputs, LossWeightRule
 from whet.algos.objectives import BatchSums, LossSums, Objective, ValueInputs
-from whet.batching.examples import Batch, Example, to_batch, with_field
-from whet.batching.packing import merge_prefixes, pack
+from whet.batching.examples import Batch, Example, merge_prefixes, pack, to_batch, with_field
 from whet.environment import keep_freed_memory
 from whet.kernels import TRITON_DEVICES
 from whet.models.load import write_tensors

@@ -17,11 +17,10 @@ from whet.algos.algorithm import Algorithm, build_algorithm
 from whet.algos.losses import exceeds_limit, kl
 from whet.algos.settings import AlgoConfig
 from whet.algos.step_credit import blend_advantages
-from whet.batching.examples import Example, with_field
-from whet.batching.packing import split_minibatches
+from whet.batching.examples import Example, split_minibatches, with_field
 from whet.errors import ConfigError
 from whet.rng import make_rng
-from whet.rollout.dynamic_sampling import DynamicSamplingConfig
+from whet.rollout.step_groups import DynamicSamplingConfig
 from whet.track.metrics import Clock
 from whet.train.critic import CriticConfig, add_values, build_critic, count_policy_steps
 from whet.train.learner import Learner, add_logprobs, average_metrics, set_loss_weights
