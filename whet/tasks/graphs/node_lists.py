@@ -21,6 +21,7 @@ from whet.tasks.graphs.claimed_lists import (
     find_claimed,
     find_closing_parts,
     find_places,
+    find_row,
     list_alternatives,
 )
 from whet.tasks.graphs.instance import Names
@@ -95,16 +96,20 @@ def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
     return (decided_text(text, same=compare_lists_of(names)) or "")[-MAX_CHARS:]
 
 
-def find_other_choice(text: str) -> str | None:
-    """Cut a text before the "or" between the lists of its last line with any; None without one.
+def find_other_choice(text: str, *, num_lists: int = 1) -> str | None:
+    """Cut a text behind an answer that is given beside the last one; None without one.
 
-    >>> find_other_choice("It is [A] or [B].")
-    'It is [A]'
+    There is an "or" in the last line with any list, or there are more lists than an answer has.
+
+    >>> find_other_choice("It is [A] or [B]."), find_other_choice("[0], [1]", num_lists=2)
+    ('It is [A]', None)
     """
-    end = text.rfind("]")
-    start = text.rfind("\n", 0, max(end, 0)) + 1
-    choice = _EITHER.search(text, start, end + 1)
-    return text[: choice.start() + 1] if choice else None
+    end = text.rfind("]") + 1
+    start = text.rfind("\n", 0, end) + 1
+    if choice := _EITHER.search(text, start, end):
+        return text[: choice.start() + 1]
+    before = find_row(text[:end])[:-num_lists]
+    return text[: before[-1].end + 1] if before else None
 
 
 def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:
