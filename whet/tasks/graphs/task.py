@@ -153,13 +153,13 @@ class GraphTask(DrawnTask):
         names = [str(node) for node in nodes] if isinstance(nodes, list) else []
         shown = final_part(text, prompt, names)
         score = self._score_list(problem, shown)
-        other: str | None = shown
         for _ in range(_MAX_CHOICES):
-            other = find_other_choice(other, num_lists=self.problem.num_lists)
+            other = find_other_choice(shown, num_lists=self.problem.num_lists)
             if other is None or score.verdict is not Verdict.CORRECT:
                 break
             # Of several lists all must be right.
-            score = self._score_list(problem, other)
+            shown = other
+            score = self._score_list(problem, shown)
         return score
 
     def _score_list(self, problem: Problem, shown: str) -> Score:
