@@ -289,6 +289,13 @@ _REMARK = re.compile(
     r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",
     re.IGNORECASE,
 )
+_HELP = re.compile(
+    r"[\s*_]*(?:(?:is there anything else|would you like (?:me )?to|do you want (?:me )?to)\b"
+    r"[^\n?\[]*\?|let me know if you(?: want| need| would like|['’]d like)\b[^\n?\[]*)[\s.!*_]*",
+    re.IGNORECASE,
+)
+"""A sentence behind an answer that only offers help."""
+_NUMBER_OR_ASKS = re.compile("[0-9?]")
 _SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
 _NO_REMARK = re.compile(
     rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
@@ -319,9 +326,17 @@ def cut_remarks(text: str) -> str:
         window = max(len(text) - _MAX_REMARK, 0)
         for start in _SENTENCE_START.finditer(text, window):
             remark = text[start.end() :]
-            if _REMARK.fullmatch(remark) and not _NO_REMARK.search(remark):
+            if _is_cut(remark):
                 text = text[: start.start()].rstrip()
                 break
         else:
             break
     return text
+
+
+def _is_cut(remark: str) -> bool:
+    if _HELP.fullmatch(remark):
+        remark = _NUMBER_OR_ASKS.sub("", remark)
+    elif not _REMARK.fullmatch(remark):
+        return False
+    return not _NO_REMARK.search(remark)

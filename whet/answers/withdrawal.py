@@ -46,7 +46,7 @@ DISOWNING = _NEGATIONS | _with_stops(
 """Without one of these a lead disowns nothing: a check that costs little."""
 RETREATING = _NEGATIONS | _with_stops(
     " ".join(CUES) + " mind marked trusted believed relied accepted submitted guessing leave pick"
-    " crossed decide choose alternatively equally any well"
+    " crossed decide choose alternatively equally any well whichever"
 )
 """Without one of these a sentence behind an answer takes nothing back."""
 REPLACING = _with_stops(
@@ -89,7 +89,9 @@ _LEFT_OPEN = re.compile(
     r"|(?:could|might|may) (?:just )?as well be|looks? equally (?:good|right|likely|plausible)"
     r"|(?:could|might|may) be (?:equally|just as|as) (?:good|right|likely|plausible|valid)"
     r"|leave (?:it|this|that|the \w+)(?: up)? to (?:you|the \w+|others)"
-    r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick|struck out|crossed out)\b",
+    r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick|struck out|crossed out"
+    r"|whichever(?: one)? (?:you|(?:the )?\w+ (?:likes?|accepts?|prefers?|wants?)"
+    r"|is (?:right|correct|true|accepted|expected|wanted|preferred|better|best)))\b",
     re.IGNORECASE,
 )
 """It says that there is no answer, or leaves open which one holds."""
@@ -296,10 +298,15 @@ _OFFERED = re.compile(
     r"\b(?:could|may|might|can) be (?:any|either|each)(?: one)? of\b[^\n.]*:\W*\Z"
     r"|\bwhichever(?: one)? (?:of|you|the|fits|suits|works|is (?:right|correct))\b"
     r"|\b(?:(?:pick|choose|take|select|use) (?:any|either|one|your)"
-    r"|(?:one|either|any|some|none|neither)(?: \w+)? of"
-    r" (?:these|those|(?<!\Aone of )(?<!, one of )them|the (?:following|two)))"
+    r"|(?:one|either|any|some|none|neither)(?: \w+)? of (?:these|those|them|the (?:following|two)))"
     r"\b(?=[^\n]*(?::\W*\Z|\b(?:right|correct|true|answers?)\b))",
 )
+_PICKED = re.compile(
+    r"(?:\b(?:i|we)(?:['’]ll| will| shall| now| here| just| simply)* (?:pick|choose|take|select|use"
+    r"|give|report|submit|present|name|state|write|show|list|go with|settle (?:on|for))(?: just)? "
+    r"|\bhere(?: is|['’]s) |\A\W*|, )one of (?:these|those|them)\W*\Z"
+)
+"""One of several is given by the one who answers, and not offered for choice."""
 _BRACKETS = re.compile(r"\[[^\[\]\n]*\]")
 _CLAUSE = re.compile(
     r"(?<!thing)(?<!\ball),? (?:but|so|thus|hence|therefore|then|rather|instead)\b"
@@ -321,7 +328,8 @@ def is_disowned(lead: str) -> bool:
     if is_plain and not clause.rstrip(" [").endswith(OF):
         return False
     is_said = ":" in clause and _SAID.search(clause)
-    if is_said or _DISOWNED.search(clause) or _OFFERED.search(clause):
+    is_offered = _OFFERED.search(clause) and not _PICKED.search(clause)
+    if is_said or _DISOWNED.search(clause) or is_offered:
         return True
     clauses = split_clauses(clause)
     is_label = clause.endswith(":")

@@ -1,7 +1,7 @@
 """Find the lists in square brackets that a response may give as its answer, the likeliest first.
 
-What counts, in this order: the last box, the last `<answer>` tag, lists that follow the word
-"answer", the last list. Lists that the text denies do not count.
+What counts, in this order: the last box, the last `<answer>` tag, a list that is all of the last
+line, lists that follow the word "answer", the last list. Lists that the text denies do not count.
 """
 
 import re
@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from whet.answers.doubt import CHOICE, TURN, any_of, is_denied
+from whet.answers.doubt import CHOICE, SENTENCE_WINDOW, TURN, any_of, is_denied
 from whet.answers.final_answer import Span, find_tags, last_box, make_span
+from whet.answers.withdrawal import is_disowned
 from whet.tasks.answers import MAX_LIST_CHARS
 
 _MAX_LISTS = 256
@@ -24,7 +25,11 @@ _STATING = re.compile(
     rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n]|\] )[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
 )
 _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
-_OWN_LINE = re.compile(r"[ \t*`$>-]*+\[[^\n]*\][ \t*`$.]*+(?:\n|\Z)")
+_BESIDE = re.compile(r"[ \t*`$,;/|&.]*+(?:\n[ \t*`$>•-]*+(?:[0-9]{1,2}[.)])?[ \t*`$]*+)?")
+"""Between two lists it says nothing, and they are in one line or the next."""
+_OWN_LINE = re.compile(
+    r"[ \t*`$>•-]*+(?:[0-9]{1,2}[.)])?[ \t*`$>-]*+\[[^\n]*\][ \t*`$.,;]*+(?:\n|\Z)"
+)
 _ANNOUNCES = re.compile(
     r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour"
     r"|route|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no"
@@ -54,6 +59,8 @@ def find_places(text: str) -> Iterator[AnswerPlace]:
         yield from _list_places(part, find_claimed(part), "marked")
         yield AnswerPlace(part, "bare")
     brackets = find_claimed(text)
+    if brackets and text.rstrip(" \t\r\n*`$.").endswith("]") and _has_own_line(text, brackets[-1]):
+        yield from _list_places(text, brackets[-1:], "list")
     for marked in find_after_answer(text, brackets):
         yield from _list_places(text, list_alternatives(text, brackets, marked), "marked")
     yield from _list_places(text, brackets, "list")
@@ -97,7 +104,9 @@ def find_claimed(text: str, *, in_pairs: bool = False) -> list[Span]:
         end = bracket.end
         if in_pairs and after and _COMMA.fullmatch(text, bracket.end + 1, after.start - 1):
             end = after.end
-        if is_denied(text, bracket.start - 1, end + 1):
+        line = text.rfind("\n", 0, bracket.start) + 1
+        lead = text[max(line, bracket.start - SENTENCE_WINDOW) : bracket.start - 1]
+        if is_denied(text, bracket.start - 1, end + 1) or is_disowned(lead):
             denied.add(bracket.text)
         elif bracket.text not in denied:
             claimed.append(bracket)
@@ -123,6 +132,29 @@ def list_alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[
     return joined
 
 
+def find_row(text: str) -> list[Span]:
+    """Find the lists that end a text with no words between them, in one line or in lines alone.
+
+    >>> [one.text for one in find_row("Of [C], these:\n[A], [B]\n[A [a], C]")]
+    ['A', 'B', 'A [a], C']
+    """
+    row: list[Span] = []
+    for bracket in reversed(_brackets(text)):
+        if row and bracket.start > row[-1].start:
+            continue
+        gap = text[bracket.end + 1 : row[-1].start - 1] if row else ""
+        if not _BESIDE.fullmatch(gap):
+            break
+        if "\n" in gap and not all(_has_own_line(text, one) for one in (bracket, row[-1])):
+            break
+        row.append(bracket)
+    return row[::-1]
+
+
+def _has_own_line(text: str, bracket: Span) -> bool:
+    return _OWN_LINE.match(text, text.rfind("\n", 0, bracket.start) + 1) is not None
+
+
 def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
     """Leave out lists that are only mentioned behind one that has its own line."""
     kept: set[int] = set()
@@ -139,7 +171,7 @@ def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
         if is_stated or start in own_lines or not any(own_lines.values()):
             kept.add(bracket.start)
             if start not in own_lines:
-                own_lines[start] = _OWN_LINE.match(text, start) is not None
+                own_lines[start] = _has_own_line(text, bracket)
         before = bracket
     return [bracket for bracket in brackets if bracket.start in kept]
 

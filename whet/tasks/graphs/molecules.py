@@ -273,6 +273,7 @@ MOLECULE_PROBLEMS: dict[str, GraphProblem[Any]] = {
     ),
     "mcs": _on_molecules(
         goal="max",
+        num_lists=2,
         draw=partial(_draw_pair, has_labels=False),
         ask=lambda pair: _ask(
             pair,

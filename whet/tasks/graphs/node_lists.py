@@ -21,10 +21,11 @@ from whet.tasks.graphs.claimed_lists import (
     find_claimed,
     find_closing_parts,
     find_places,
+    find_row,
     list_alternatives,
 )
 from whet.tasks.graphs.instance import Names
-from whet.tasks.graphs.named_runs import compare_lists_of, find_stated_run
+from whet.tasks.graphs.named_runs import compare_lists_of, find_stated_run, is_only_remark
 
 MAX_CHARS = 1 << 16
 """Only the end of a longer response is read."""
@@ -33,8 +34,11 @@ _SOME_NUMBER = r"[-+−]?[0-9]{1,6}(?:\.[0-9]{1,6})?"
 _NUMBERS = re.compile(rf"\s*{_SOME_NUMBER}(?:\s*,\s*{_SOME_NUMBER})*\s*")
 _NAMED_NUMBERS = re.compile(
     rf"(?i)(?:^|\n)[ *]*(?:the )?(?:partners?|pairing|mapping|assignment|matching)"
-    rf"[ *]{{0,4}}(?:is|are)?:[ *]*({_SOME_NUMBER}(?: ?, ?{_SOME_NUMBER})+)[ *.]*\Z"
+    rf"(?: (?:of|for) [^\n:;.,0-9]{{1,40}}?)?(?: in order)?[ *]{{0,4}}(?:is|are)?:[ *]*"
+    rf"({_SOME_NUMBER}(?:(?: ?, ?| ){_SOME_NUMBER})+)[ *.]*(?=\n|\Z)"
 )
+_MAPPING = re.compile(r'\{(?:\s*"?[0-9]{1,4}"?\s*:\s*"?[0-9]{1,4}"?\s*,?)+\s*\}')
+"""`{0: 1, 1: 0}`"""
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
 _EITHER = re.compile(
     r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}"
@@ -49,6 +53,7 @@ _DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
 _MAX_END = 1 << 12
+_MAX_REMARKS = 4
 _LIST = r"[0-9]{1,4}(?:(?:\s?,\s?(?:and )?|\s(?:and )?)[0-9]{1,4}(?![0-9]))*+(?!\s?[-–→.]?[0-9])"
 _BEHIND_LETTER = re.compile(
     r"(?<![\w\\])\**(?:atoms? )?(?:(?:from|of|in|for) )?(?:the )?(?:molecule )?([AB])\b\**"
@@ -68,6 +73,7 @@ _PAIR = re.compile(
     r"\s{0,3}\$?\s{0,3}(?:atom )?(?:B[_ ]?)?\(?([0-9]{1,4})\)?(?!\w|\s{0,3}(?:→|->|↔|\\to))"
 )
 """`0 → 1`, `A0 ↔ B1`"""
+_ONLY_PAIR = re.compile(rf"[\s*•`$-]*{_PAIR.pattern}[\s*`$,;.]*")
 _HEADER = re.compile(r"^\s*\|[^|\n]*\bA\b[^|\n]*\|[^|\n]*\bB\b[^|\n]*\|\s*$", re.MULTILINE)
 _ROW = re.compile(r"^\s*\|\s*([0-9]{1,4})\s*\|\s*([0-9]{1,4})\s*\|\s*$")
 _RULE = re.compile(r"[\s|:-]*")
@@ -95,16 +101,20 @@ def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
     return (decided_text(text, same=compare_lists_of(names)) or "")[-MAX_CHARS:]
 
 
-def find_other_choice(text: str) -> str | None:
-    """Cut a text before the "or" between the lists of its last line with any; None without one.
+def find_other_choice(text: str, *, num_lists: int = 1) -> str | None:
+    """Cut a text behind an answer that is given beside the last one; None without one.
 
-    >>> find_other_choice("It is [A] or [B].")
-    'It is [A]'
+    There is an "or" in the last line with any list, or there are more lists than an answer has.
+
+    >>> find_other_choice("It is [A] or [B]."), find_other_choice("[0], [1]", num_lists=2)
+    ('It is [A]', None)
     """
-    end = text.rfind("]")
-    start = text.rfind("\n", 0, max(end, 0)) + 1
-    choice = _EITHER.search(text, start, end + 1)
-    return text[: choice.start() + 1] if choice else None
+    end = text.rfind("]") + 1
+    start = text.rfind("\n", 0, end) + 1
+    if choice := _EITHER.search(text, start, end):
+        return text[: choice.start() + 1]
+    before = find_row(text[:end])[:-num_lists]
+    return text[: before[-1].end + 1] if before else None
 
 
 def read_names(text: str, names: Sequence[str]) -> NodeListReply | None:
@@ -143,8 +153,13 @@ def read_final_list(text: str) -> NodeListReply | None:
         partners = tuple(b for _, b in sorted(pairs))
         is_whole = sorted(a for a, _ in pairs) == list(range(len(pairs)))
         return _list_reply(partners) if is_whole else None
-    if "[" not in text and (named := _NAMED_NUMBERS.search(text.rstrip())):
-        return _read_numbers(named[1])
+    named = None if "[" in text else _NAMED_NUMBERS.search(text)
+    if (
+        named
+        and is_only_remark(text[named.end() :])
+        and not _NAMED_NUMBERS.search(text, named.end())
+    ):
+        return _read_numbers(re.sub(" ?, ?| ", ", ", named[1]))
     read = map(_read_numbers_at, find_places(text))
     final = next((reply for reply in read if reply is not None), None)
     listed = map(_read_numbers, _short_candidates(text))
@@ -298,21 +313,30 @@ def read_atom_pairs(text: str) -> list[Pair]:
     >>> read_atom_pairs("So the pairs are 0 → 1, 1 → 0.")
     [(0, 1), (1, 0)]
     """
-    end = cut_remarks(text[-_MAX_END:])
+    end = _MAPPING.sub(_write_in_arrows, cut_remarks(text[-_MAX_END:]))
     if headers := list(_HEADER.finditer(end)):
         return _read_table(end[headers[-1].end() :])
-    lines = [line for line in end.splitlines() if line.strip()]
+    lines = [line for line in end.splitlines() if line.strip(" \t`")]
+    rest: list[str] = []
+    while lines and not _PAIR.search(lines[-1]) and len(rest) < _MAX_REMARKS:
+        rest.insert(0, lines.pop())
     block: list[str] = []
     for line in reversed(lines):
-        if not _PAIR.search(line):
+        if not (_ONLY_PAIR.fullmatch(line) if rest else _PAIR.search(line)):
             break
         block.insert(0, line)
+    if rest and not is_only_remark("\n".join(rest)):
+        return []
     if not block or (len(block) < len(lines) and is_doubtful(lines[-len(block) - 1])):
         return []
     pairs = [pair for line in block for pair in _PAIR.finditer(line)]
     bare = " ".join(block).replace("->", " ").replace("<", " ")
     is_plain = not is_doubtful(bare) and len({pair[1] for pair in pairs}) == len(pairs)
     return [(int(pair[1]), int(pair[2])) for pair in pairs] if len(pairs) > 1 and is_plain else []
+
+
+def _write_in_arrows(mapping: re.Match[str]) -> str:
+    return " ".join(mapping[0].replace(":", " → ").replace('"', "").split())
 
 
 def read_named_lists(text: str) -> tuple[Sequence[int], Sequence[int]] | None:

@@ -52,9 +52,11 @@ _STATED_NUMBER = re.compile(
     r"(-?[0-9]{1,12}(?:\.[0-9]{1,6})?)(?:\s[a-z]{1,20})?[\s.*$)\\]{0,6}"
 )
 _ASIDE = re.compile(r"(?i)(?<=[0-9]) \([a-z]{3,20} [a-z0-9 ,]{1,80}\)\.?\Z")  # 23 (nodes 2, 5, 6)
+_JSON_NUMBER = re.compile(r'(?:json\s*)?\{\s*"?\w{1,40}"?\s*:\s*"?(-?[0-9.]{1,20})"?\s*\}\s*\Z')
 _PROSE = re.compile(r"[\w\s,;.'()*$\\>=+:-]*[^\W\d_]{3}[\w\s,;.'()*$\\>=+:-]*")
 _TIDY = re.compile(r"[\w\s,.;:'()\[\]{}*$\\>-]*")
-_RUN = r"[0-9]{1,5}(?:\s{0,3}(?:,|->|→|-|\\to|\\rightarrow)\s{0,3}[0-9]{1,5}){1,2000}"
+_STEP = r"(?:\s{0,3}(?:,|->|→|\\to|\\rightarrow)|[ \t]{0,3}-)\s{0,3}"
+_RUN = rf"[0-9]{{1,5}}(?:{_STEP}[0-9]{{1,5}}(?!\s?:)){{1,2000}}"
 _PATH_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
 _RUN_ALONE = re.compile(_RUN)
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
@@ -72,6 +74,7 @@ _PAIR = re.compile(
     r"job\s{0,3}([0-9]{1,5})"
     r"|^[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}([0-9]{1,5})[ \t]{0,9}\|[ \t]*$"
 )
+_JOB_FIRST = re.compile(r"(?i)\bjob ([0-9]{1,5}) (?:goes )?to applicant ([0-9]{1,5})")
 _OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
 _HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement may start
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
@@ -199,13 +202,16 @@ def read_shown_walk(text: str) -> tuple[int, ...] | None:
 
 def read_assignments(text: str) -> list[tuple[int, int]]:
     """Read the last block of lines that give applicants their jobs, or the last table of them."""
+    text = _JOB_FIRST.sub(r"applicant \2: job \1", text)
     block: list[re.Match[str]] = []
     for pair in _PAIR.finditer(text):
         if block and _OTHER_LINE.search(text, block[-1].end(), pair.start()):
             block = []
         block.append(pair)
     has_choice = any(_OR_ANOTHER.match(text, pair.end()) for pair in block)
-    if not block or has_choice or not is_claimed(text, block[0].start(), block[-1].end()):
+    start = block[0].start() if block else 0
+    lead = _CLAUSE.split(text[text.rfind("\n", 0, start) + 1 : start])[-1]
+    if has_choice or is_doubtful(lead) or not block or not is_claimed(text, start, block[-1].end()):
         return []
     return [(int(pair[1] or pair[3]), int(pair[2] or pair[4])) for pair in block]
 
@@ -314,7 +320,7 @@ def _is_contradictory(line: str) -> bool:
 
 def _bare_number(text: str) -> Fraction | None:
     """Read a text that is a number and nothing else, or whose last line states the number."""
-    text = text.strip()[-_SHORT:]
+    text = _JSON_NUMBER.sub(r"\1", text.strip()[-_SHORT:])
     text = _ASIDE.sub(lambda aside: aside[0] if is_doubtful(aside[0]) else "", text)
     bare = strip_lead(text).strip(" \t\r\n*$\\.()[]{}=")
     if len(bare) < 20 and _NUMBER.fullmatch(bare):

@@ -51,6 +51,8 @@ class GraphProblem(Generic[T]):
     goal: Goal
     sizes: Sizes
     has_one_answer: bool = False
+    num_lists: int = 1
+    """How many lists an answer has."""
     draw: Callable[[Random, int], Payload | None]
     """Draw a payload of a size; None if the draw is unusable."""
     parse: Callable[[Given], T]

@@ -25,6 +25,7 @@ from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 NO_VALUE = -1.0
 """The part `value` of an answer that is not feasible, or not there."""
+_MAX_CHOICES = 16
 _PROBLEMS = GRAPH_PROBLEMS | MOLECULE_PROBLEMS
 
 
@@ -151,12 +152,15 @@ class GraphTask(DrawnTask):
         nodes = problem.payload.get("nodes")
         names = [str(node) for node in nodes] if isinstance(nodes, list) else []
         shown = final_part(text, prompt, names)
-        other = find_other_choice(shown)
         score = self._score_list(problem, shown)
-        if other is None or score.verdict is not Verdict.CORRECT:
-            return score
-        # Of lists with "or" between them all must be right.
-        return self._score_list(problem, other)
+        for _ in range(_MAX_CHOICES):
+            other = find_other_choice(shown, num_lists=self.problem.num_lists)
+            if other is None or score.verdict is not Verdict.CORRECT:
+                break
+            # Of several lists all must be right.
+            shown = other
+            score = self._score_list(problem, shown)
+        return score
 
     def _score_list(self, problem: Problem, shown: str) -> Score:
         optimum, is_proven = self._optimum(problem.payload)
