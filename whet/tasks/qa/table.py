@@ -204,7 +204,7 @@ def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
         exact = read_answer(_ABOUT.sub("", text))
         return exact is not None and agrees(gold, exact, rule)
     if gold.strip().lower() in ("yes", "no"):
-        word = last_word(text)
+        word = last_word(text, rule.question)
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
