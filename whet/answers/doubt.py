@@ -112,6 +112,8 @@ _SUPPOSED = re.compile(
     r"|whether (?:it|this|that|they|the answer)"
     rf"|mistake is|wrong answer is)\b|(?:{CONTRACTION}|\b(?:not|never))(?: at all)? "
     r"(?:true|sure|certain|clear|think|believe|say|claim|the case)\b"
+    r"|(?:I|we) (?:at )?(?:first|initially|originally|wrongly)(?: had)? "
+    r"(?:suspect|thought|guess|assum|believ)(?:ed)?\b(?![^\n]*\bbut\b)"
     r"|(?<!no )(?<!without )\b(?:doubt|deny|unsure|uncertain|wonder)\b))"
     r"(?:(?!\bthen\b)[^,;.\n])*"
     r"|if\b[^,;.\n]{0,60}(?:[<>≤≥≠]|\\(?:[lg](?:eq?|t)|neq?)(?![a-z])"

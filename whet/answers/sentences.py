@@ -31,7 +31,7 @@ _NUMBER = re.compile(
     r"(?:[eE][-+]?[0-9]+)?(?:\s?/\s?[0-9]+(?![0-9.]))?(?:\s?\\?%)?"
     r"|[-−]?\\[dtc]?frac\s?\{[^{}]{1,40}\}\s?\{[^{}]{1,40}\}"
 )
-_SENTENCE_END = re.compile(r"[.。!?](?=[\s$\"')]|$)|\n")
+_SENTENCE_END = re.compile(r"(?<!\bi\.e)(?<!\be\.g)[.。!?](?=[\s$\"')]|$)|\n")
 _NEXT_SENTENCE = re.compile(r"(?<!\b[A-Z])[.!]\s+(?=[A-Z*\"'])")
 _VERB = re.compile(
     rf"\b(?:(?:is|are|was|were|be)(?: (?:{LEADING}))*|equals"

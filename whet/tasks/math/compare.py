@@ -45,7 +45,11 @@ def _same_by_kind(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if gold.kind == "number" and answer.kind == "relation":
         answer = read_residue(answer)
     if gold.kind == "relation" or answer.kind == "relation":
-        return _same_relation(gold, answer, rules)
+        return any(
+            _same_relation(one, other, rules)
+            for one in _with_and_without_rounding(gold, answer)
+            for other in _with_and_without_rounding(answer, gold)
+        )
     if gold.name == answer.name == _DIFFERENCE:
         return _same_in_order(gold.args, answer.args, rules)
     gold, answer = _read_basis(gold, answer), _read_basis(answer, gold)
@@ -53,6 +57,18 @@ def _same_by_kind(gold: Node, answer: Node, rules: MathConfig) -> bool:
     if _is_collection(gold) or _is_collection(answer):
         return _same_collection(gold, answer, rules)
     return same_scalar(gold, answer, rules)
+
+
+def _with_and_without_rounding(node: Node, other: Node) -> list[Node]:
+    """List a chain of equalities, and without the decimal that ends it: 6 pi = 18.85 says 6 pi."""
+    if node.kind != "relation" or other.kind != "relation" or set(node.name.split()) != {"="}:
+        return [node]
+    *parts, last = node.args
+    if not is_rounding(parts[-1], last):
+        return [node]
+    if len(parts) == 1:
+        return [node, parts[0]]
+    return [node, node._replace(args=tuple(parts), name=" ".join(["="] * (len(parts) - 1)))]
 
 
 def _read_point(node: Node, other: Node) -> Node:

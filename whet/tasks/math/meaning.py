@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from whet.answers.doubt import CHOICE, CONTRACTION, DENIAL, FALSE, ROUGH, TURN, UNSURE, any_of
-from whet.answers.final_answer import Span, is_same_text
+from whet.answers.final_answer import Span, is_same_text, make_span
 from whet.answers.sentences import find_formulas, find_numbers
 from whet.tasks.math import tree
 from whet.tasks.math.compare import same_tree
@@ -49,6 +49,8 @@ _FROM_TO = re.compile(
     re.IGNORECASE,
 )
 """Behind an interval the same one in words: `, i.e. from 2 up to 3`."""
+_AGAIN = re.compile(r",? \(?(?:i\.e\.|that is\b|in words\b|meaning\b|which means\b)[^0-9$\\]*\Z")
+"""At the end it says the answer again in words: `, i.e. both are the same`."""
 _INTERVAL = re.compile(r"[(\[][^()\[\]\n]{1,40}[)\]]\Z")
 _SIGNED = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _ABOUT = re.compile(r"\\approx|[≈~$]")
@@ -106,6 +108,18 @@ def cut_remark(text: str) -> str:
         if again and stated and is_same(stated, again[1]):
             return text[: again.start()]
     return text
+
+
+def cut_words_again(answer: Span) -> Span:
+    """Cut off the words that say a formula again.
+
+    >>> cut_words_again(Span(text="a = b, i.e. both are the same", start=0, end=29)).text
+    'a = b'
+    """
+    again = _AGAIN.search(answer.text)
+    if again is None or not readings(answer.text[: again.start()]):
+        return answer
+    return make_span(answer.text, 0, again.start()).shift(answer.start)
 
 
 def _last_formula(text: str) -> str | None:

@@ -663,6 +663,8 @@ class Parser:
     def _text(self, token: Token) -> Node:
         content = token.text.strip()
         bare = content.strip("() ")
+        if token.detail in ("dot", "ddot"):
+            return self._symbol(content + "''"[: token.detail.count("d")])
         if token.detail in words.VECTORS and not content.isdigit():
             return self._symbol(f"{words.VECTORS[token.detail]} {content}")
         if bare.isdigit() and len(bare) < 50:

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from whet.answers.doubt import CONTRACTION, DENIAL, FALSE, SUPPOSED, UNSURE, any_of
-from whet.answers.final_answer import Span
+from whet.answers.doubt import CONTRACTION, DENIAL, FALSE, SUPPOSED, UNSURE, any_of, is_doubtful
+from whet.answers.final_answer import Span, make_span
 from whet.tasks.math.parser import readings
-from whet.tasks.math.words import UNIT_WORDS
+from whet.tasks.math.words import NUMBER_WORDS, UNIT_WORDS
 
 _MAX_FORMULA = 200
 _MAX_PARTS = 8
@@ -69,6 +69,15 @@ _EQUATION = re.compile(
     r"\b(?:equation|circle|line|plane|ellipse|parabola|hyperbola|sphere|curve|tangent|locus)\b",
     re.IGNORECASE,
 )
+_NUMBER_WORD = rf"\b(?:{'|'.join(word for word, value in NUMBER_WORDS.items() if value > 1)})\b"
+_SPOKEN = re.compile(
+    r"(?:\A|[.!] )(?:(?:so|thus|hence|therefore),? )?(?:so|thus|hence|therefore|in total|in all"
+    rf"|altogether|overall),? (?:(?!{_NUMBER_WORD})[^.!?0-9$\\,;:])*?(?<!\bthe )(?<!\bthese )"
+    rf"(?<!\bthose )(?<!\ball )(?<!\bother )(?<!\bfirst )(?<!\blast )({_NUMBER_WORD})(?= [a-z])"
+    rf"(?:(?!{_NUMBER_WORD})[^.!?0-9$\\,;:])*[.!]?\Z",
+    re.IGNORECASE,
+)
+"""A last sentence that sums up with one number, in words: `In total she reads five books.`"""
 _MARKS = re.compile(r"\*\*|`")
 
 
@@ -104,6 +113,18 @@ def closing_formula(line: Span) -> Span | None:
         return None
     formula = " , ".join(part.text for part in parts)
     return Span(text=formula, start=parts[0].start + begin, end=begin + len(text)).shift(line.start)
+
+
+def closing_number_word(line: Span) -> Span | None:
+    """Find the one number, in words, of a last sentence that sums up.
+
+    >>> closing_number_word(Span(text="In total she reads five books.", start=0, end=30)).text
+    'five'
+    """
+    number = _SPOKEN.search(line.text)
+    if number is None or is_doubtful(number[0]):
+        return None
+    return make_span(line.text, *number.span(1)).shift(line.start)
 
 
 def _closing_equation(text: str, begin: int, line: Span) -> Span | None:

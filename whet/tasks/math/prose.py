@@ -28,9 +28,9 @@ from whet.answers.sentences import (
     last_line,
 )
 from whet.tasks.math.lexer import time_of
-from whet.tasks.math.meaning import cut_remark, is_restated, meaning_of
+from whet.tasks.math.meaning import cut_remark, cut_words_again, is_restated, meaning_of
 from whet.tasks.math.parser import readings
-from whet.tasks.math.plain_formula import closing_formula
+from whet.tasks.math.plain_formula import closing_formula, closing_number_word
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import symbols
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
@@ -44,9 +44,13 @@ MAX_LINES = 20
 MAX_TURN_WORDS = 3
 """More words than this between the turn and a number, and the number belongs to something else."""
 
-_HEADING_END = re.compile(r":[ \t*]*\n")
+_HEADING_END = re.compile(
+    r":[ \t*]*\n|^[ \t]*(?:#{1,6} [^\n]{1,60}|\*\*[A-Za-z ]{3,60}\*\*)[ \t]*\n", re.MULTILINE
+)
 _ITEMS_NAME = re.compile(
-    r"\b(?:answers?|solutions?|roots?|zeros|values)\b[^\n:]{0,40}$", re.IGNORECASE
+    r"(?<!no )(?<!not )(?<!wrong )(?<!false )(?<!invalid )(?<!rejected )(?<!incorrect )"
+    r"(?<!extraneous )\b(?:answers?|solutions?|roots?|zeros|values)\b[^\n:]{0,40}$",
+    re.IGNORECASE,
 )
 _BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
@@ -92,6 +96,11 @@ _ASIDE = re.compile(
     re.IGNORECASE,
 )
 """From here a line says where or why, and concludes nothing: `5, attained when x = 2`."""
+_BESIDES = re.compile(
+    r"\s\(and (?:the|his|her|its|their) (?!other|second|negative|next)[^()]{1,60}\)[\s.*]*\Z"
+)
+"""At the end it tells of something else: ` (and the 7th grade 8)`."""
+_MANY = re.compile(r"\b(?:are|were|answers|solutions|roots|zeros|values|and|or)\b", re.IGNORECASE)
 _ROUGHLY = re.compile(
     r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )
@@ -172,9 +181,10 @@ def _behind_mark(text: str) -> Span | None:
 def _in_items(text: str) -> Span | None:
     """Join the answers that end a response one per line, after a line that announces them."""
     start = max(0, len(text) - MAX_LINE)
-    ends = [match.span() for match in _HEADING_END.finditer(text, start)]
-    colon, start = ends[-1] if ends else (0, 0)
-    if not _ITEMS_NAME.search(text, text.rfind("\n", 0, colon) + 1, colon):
+    ends = [match.end() for match in _HEADING_END.finditer(text, start)]
+    start = ends[-1] if ends else 0
+    *_, heading = text[:start].rstrip(": \t\n*").rpartition("\n")
+    if not _ITEMS_NAME.search(heading):
         return None
     lines = [line.strip() for line in text[start:].splitlines() if line.strip()]
     items = [_BULLET.sub("", line, count=1).strip(" .,;*") for line in lines]
@@ -232,7 +242,7 @@ def _last_display(text: str) -> Span | None:
 
 def _in_marked_line(text: str, line: Span) -> Span | None:
     """Find the answer behind a mark: its first sentence, else the first piece of that."""
-    sentence = first_sentence(line)
+    sentence = cut_words_again(first_sentence(line))
     is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
     answer = sentence if is_whole else closing_formula(sentence) or _choose_first(sentence)
     return answer and _unless_hedged(text, line, answer, len(sentence.text))
@@ -241,8 +251,14 @@ def _in_marked_line(text: str, line: Span) -> Span | None:
 def _in_closing_line(text: str, line: Span) -> Span | None:
     """Find the answer in the last line: all of it up to an aside, else the last piece of that."""
     part = line
-    if (aside := _ASIDE.search(line.text)) and _pieces(line.text[: aside.start()]):
+    besides = _BESIDES.search(line.text)
+    if besides and _MANY.search(line.text[: besides.start()].rpartition(". ")[2]):
+        besides = None
+    aside = besides or _ASIDE.search(line.text)
+    if aside and _pieces(line.text[: aside.start()]):
         part = make_span(line.text, 0, aside.start()).shift(line.start)
+    if number := closing_number_word(part):
+        return number
     answer = part if readings(part.text) else closing_formula(part) or _choose_last(part)
     return answer and _unless_hedged(text, line, answer, len(part.text))
 

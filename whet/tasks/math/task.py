@@ -50,6 +50,11 @@ _SUBJECT = re.compile(
 )
 """The subject of an answer that is a word: the series converges."""
 _MATRIX_NAME = re.compile(r"\A[\s$]*[A-Z]\^\{?-?[0-9]\}?\s*=\s*(?=\\begin\{)")
+_APPLIED = re.compile(
+    r"\A[\s$]*[fghFGHP]'?\s?(?:\\left\s?)?\((?:[-+0-9.,/*^{}()\s]|\\(?:[dt]?frac|sqrt|pi|left|right"
+    r"|cdot|[,; ])(?![a-z]))*\)\s?=\s?(?=[^=]*\Z)"
+)
+"""A function of numbers, and the value that it has there."""
 _MATRIX_PRODUCT = re.compile(r"matrix\}\s*(?:\\cdot|\\times|\*)?\s*\\begin\{[a-z]*matrix\}")
 _FACTORIAL = re.compile(r"(?<=[0-9)])!=(?=\s*[0-9])")
 _BASE_TEN = re.compile(r"\A([\s$]*[0-9]+)_(?:\{10\}|10)(?=[\s$.]*\Z)")
@@ -135,6 +140,7 @@ def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) ->
     if "=" in answer:
         answer = _FACTORIAL.sub("! =", _MATRIX_NAME.sub("", answer))
         if not any("=" in gold for gold in golds):
+            answer = _APPLIED.sub("", answer)
             answer = question.drop_question(answer, prompt)
     if "_" in answer and not any("_" in gold for gold in golds):
         answer = _BASE_TEN.sub(r"\1", answer)

@@ -53,6 +53,8 @@ _STANDS_FOR_IT = frozenset(
 _NAMES_IT = frozenset(list_stems("it this that letter option choice answer pick selection"))
 _INDEFINITE = frozenset(list_stems("a an one some another each any every no first next"))
 _REVERSED = frozenset(list_stems("not except least false incorrect untrue never wrong"))
+_STATEMENTS = frozenset(list_stems("statement assertion conclusion claim"))
+"""What may have letters of their own."""
 _PREPOSITIONS = frozenset(list_stems("in on at by from to with for"))
 _NO_VERBS = _PREPOSITIONS | frozenset(list_stems("of into and or than as the a an if is it what"))
 """What is no verb right before an option: `he pays $15`."""
@@ -75,6 +77,13 @@ _LETTER_BEFORE = re.compile(
 )
 _LETTER = re.compile(r"^(?:option |choice |letter |answer )?\(?([A-Z])\)?$")
 _IT_IS = re.compile(r"^(?:so |then )?(?:option |choice )?\(?([A-Z])\)? it is$", re.IGNORECASE)
+_ONLY = re.compile(
+    r"^only (?:the )?(?:[a-z]{3,12} )?\(?([A-HJ-Z])\)? (?:works|fits|remains|holds|matches|survives"
+    r"|is (?:left|correct|right|possible|valid|consistent))$",
+    re.IGNORECASE,
+)
+"""The others are ruled out: `only table D works`."""
+_CURRENCY = re.compile(r"^(?:rs\.?|inr|usd|eur|gbp|[€£¥₹]) ?(?=[0-9])", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![A-Za-z0-9'’])(?:([B-HJ-Z])|([AI])(?! [a-z]))(?![A-Za-z0-9'’])")
 """Letters that may be those of options; an article or a pronoun is none."""
 _DISOWNING = DISOWNING - {"pick", "choose"}
@@ -146,6 +155,7 @@ def _know(options: Mapping[str, str], question: str) -> _Known:
 
 def _key(text: str) -> str:
     plain = _ARTICLE.sub("", strip_markup(text).strip(" .,;:()\"'“”").casefold())
+    plain = _CURRENCY.sub("", plain)
     return re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", " ".join(plain.split()))
 
 
@@ -174,6 +184,8 @@ def _read_sentence(sentence: str, known: _Known) -> str | None:
     clause = _PREFIX.sub("", clause)
     if (it_is := _IT_IS.fullmatch(clause)) and it_is[1] in known.letters:
         return it_is[1]
+    if (only := _ONLY.fullmatch(clause)) and only[1] in known.letters:
+        return only[1] if (_REVERSED | _STATEMENTS).isdisjoint(known.words) else None
     concludes = bool(starts) and not starts[-1][0].startswith(";")
     for verb in _IS.finditer(clause):
         subject = clause[: verb.start()]

@@ -12,6 +12,7 @@ from whet.answers.doubt import CHOICE, TURN, UNSURE, any_of
 from whet.config import Config
 from whet.tasks.base import FileTask
 from whet.tasks.generated import grade_final_answer
+from whet.tasks.literals import parse_literal
 from whet.tasks.qa.stated import strip_markup
 from whet.types import Problem, Score
 
@@ -59,6 +60,15 @@ _FIRST = re.compile(
     r"(?P<why>(?:[:,;]| [—–-]) [^\n]{1,200})?(?=\W{0,4}\Z)",
     re.IGNORECASE,
 )
+_BOX = r"[\s*$(\\]*boxed\{[^{}\n]{1,20}\}"
+_SOUND = re.compile(
+    rf"\b(?:no {_FAULT}|nothing (?:is )?(?:wrong|amiss|off))(?: is| lies| occurs)? (?:at|in|with)"
+    rf"(?: (?:the )?(?:paragraph|step|index|number))?(?={_BOX})"
+    rf"|\b(?:paragraph|step)(?={_BOX}[*$)]* (?:(?:is|was|seems|looks) (?:\w+ )?(?:right|correct"
+    rf"|fine|sound|valid|true|ok(?:ay)?)|holds|(?:has|contains|makes) no {_FAULT})\b)",
+    re.IGNORECASE,
+)
+"""So a text says that the step in a box has no fault."""
 _NONE = re.compile(
     r"\b(?:(?:every|each|all)(?: the| of the)? (?:\w+ )?(?:paragraph|step)s?|no (?:\w+ )?"
     r"(?:paragraph|step|error|mistake)s?)\b[^\n.!?]{0,60},? (?:so|hence|thus|therefore)"
@@ -74,6 +84,12 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 """Behind an index a remark says what it means, or what is wrong there."""
+_FIELD = re.compile(
+    r"(?:final_)?answer|(?:(?:first|earliest)_)?(?:(?:error|mistake|wrong|faulty|incorrect)_)?"
+    r"(?:error|mistake|index|paragraph|step)(?:_(?:index|paragraph|step))?",
+    re.IGNORECASE,
+)
+"""The name of the index in a JSON object."""
 _TAKES_BACK = re.compile(any_of(TURN, CHOICE, UNSURE, "but|no(?=,)|nor") + r"|\?", re.IGNORECASE)
 _MAX_LINE = 400
 
@@ -93,7 +109,7 @@ class ProcessBench(FileTask):
         """Compare indices. Parts: `correct`."""
         named = _cut_remark(text.rstrip()).replace("\\_", "_")
         named = _FIRST.sub(_name_first, _NAMED.sub(_name_answer, named))
-        named = _NONE.sub("the answer is ", named)
+        named = _SOUND.sub("not", _NONE.sub("the answer is ", named))
         named = _AT_FAULT.sub(lambda match: f"{match[1] or match[2]} fault ", named)
         return grade_final_answer(
             problem, named, read_index, _compare, needs="the index of a step, or -1,"
@@ -108,7 +124,11 @@ def read_index(span: str) -> int | None:
 
     >>> read_index("3"), read_index("paragraph_3"), read_index("-1"), read_index("-2")
     (3, 3, -1, None)
+    >>> read_index('{"first_error": 3, "reason": "4 + 9 is 13"}')
+    3
     """
+    if span.startswith("{"):
+        return _in_object(span)
     if "\\" in span:
         span = re.sub(r"\\[lr]angle\b|~", " ", strip_markup(span).replace("\\_", "_"))
     plain = " ".join(span.replace("*", "").split()).strip("$` ").replace("\N{MINUS SIGN}", "-")
@@ -116,6 +136,24 @@ def read_index(span: str) -> int | None:
     if match is None or _TAKES_BACK.search(match["aside"] or ""):
         return None
     return int(match[1])
+
+
+def _in_object(span: str) -> int | None:
+    """Read the only index among the values of an object, if its name says that it is the answer."""
+    fields = parse_literal(span)
+    if not isinstance(fields, dict):
+        return None
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+    indices = {
+        name: index
+        for name, value in texts.items()
+        if value[:1] != "{" and (index := read_index(value)) is not None
+    }
+    names = [name.replace(" ", "_").replace("-", "_") for name in indices]
+    is_only = len(names) == 1 and len(texts) == len(fields) and _FIELD.fullmatch(names[0])
+    if any(map(_TAKES_BACK.search, texts.values())):
+        return None
+    return next(iter(indices.values())) if is_only else None
 
 
 def _name_answer(match: re.Match[str]) -> str:

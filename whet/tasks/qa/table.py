@@ -19,7 +19,11 @@ from whet.config import Config
 from whet.tasks.answers import no_answer, to_score, write_in_line
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.qa.stated import MAX_SPAN, Statement, statements
-from whet.tasks.qa.table_sentences import is_about_another_row, states_numbers
+from whet.tasks.qa.table_sentences import (
+    is_about_another_row,
+    is_in_other_direction,
+    states_numbers,
+)
 from whet.tasks.qa.table_values import (
     ComparisonRule,
     adds_initial,
@@ -132,10 +136,15 @@ class TableTask(FileTask):
                 states_numbers(gold, last.text, rule, is_explicit=last.is_explicit)
                 for gold in golds
             )
-        is_right = is_right or any(_restates(rule.question, gold, answer) for gold in golds)
+        is_right = is_right or any(
+            _restates(rule.question, gold, answer) or _is_choice(rule.question, gold, answer)
+            for gold in golds
+        )
         if is_right and last is not None and last.form == "line":
             is_number = any(quantity(gold) is not None for gold in golds)
-            is_right = not (is_number and is_about_another_row(last.text, rule))
+            is_other = is_about_another_row(last.text, rule)
+            is_other = is_other or is_in_other_direction(last.text, rule)
+            is_right = not (is_number and is_other)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
@@ -204,7 +213,7 @@ def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
         exact = read_answer(_ABOUT.sub("", text))
         return exact is not None and agrees(gold, exact, rule)
     if gold.strip().lower() in ("yes", "no"):
-        word = last_word(text)
+        word = last_word(text, rule.question)
         return word is not None and word[1] == gold.strip().lower()
     if len(split_list(gold)) < 2:
         return False
@@ -233,6 +242,26 @@ def _restates(question: str, gold: str, answer: str) -> bool:
         return False
     known = text_form(plain_text(asked[-1]).replace("'s", "")).split()
     return _VERB.search(plain_text(answer)) is not None and known[-len(rest) :] == rest
+
+
+def _is_choice(question: str, gold: str, answer: str) -> bool:
+    """Whether an answer leaves out the noun that the question has once for all its choices.
+
+    >>> question = "Has it a positive, a negative, or no clear impact?"
+    >>> _is_choice(question, "Positive impact", "positive"), _is_choice(question, "No impact", "no")
+    (True, False)
+    """
+    asked = _ASKED.findall(question[-MAX_SPAN:])
+    words = text_form(answer)
+    first, _, noun = text_form(gold).rpartition(" ")
+    if not asked or not words or words != first:
+        return False
+    choices = " ".join(plain_text(asked[-1]).casefold().split())
+    name = re.escape(words)
+    other = rf"\bor (?!(?:an? |the )?{re.escape(noun)}\b)[^.,]{{1,40}} {re.escape(noun)}\b"
+    behind = rf"(?:,[^.]{{1,80}}|,?) ?{other}"
+    last = rf",? or (?:an? |the )?{name} {re.escape(noun)}\b"
+    return re.search(rf"\b{name}{behind}|{last}", choices) is not None
 
 
 def _read_sentence(span: str) -> str:

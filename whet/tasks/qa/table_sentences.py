@@ -8,6 +8,7 @@ s = 1.2`. Numbers may be written in words.
 import re
 from itertools import pairwise
 
+from whet.answers.clauses import stem
 from whet.answers.doubt import is_doubtful
 from whet.answers.withdrawal import DISOWNING, is_disowned
 from whet.tasks.qa.question_words import list_stems
@@ -17,6 +18,7 @@ from whet.tasks.qa.table_values import (
     plain_text,
     quantity,
     split_list,
+    unit_words,
 )
 
 _MAX_TEXT = 600
@@ -59,6 +61,13 @@ _GENERIC = frozenset(
         " just times such out cell now final difference"
     )
 )
+_BY = re.compile(
+    r"\b(?:(increased?s?|rises?|rose|gr[eo]ws?)|decreased?s?|f[ea]lls?|drop(?:s|ped)?|declined?s?"
+    r"|shr[aiu]nks?|reduced?s?) by\b",
+    re.IGNORECASE,
+)
+_GROWS = frozenset(list_stems("increase rise grow growth"))
+_FALLS = frozenset(list_stems("decrease fall drop decline shrink reduce reduction"))
 _DISOWNING = DISOWNING - {"them", "these", "those", "according"}
 _DEVIATION = re.compile(r"(?<![\w'’])s(?=[\s_{}=:]*\Z)")
 _SAME = {"mu": "mean", "x": "mean", "bar": "mean", "averag": "mean", "avg": "mean"}
@@ -92,7 +101,10 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
     if number is None or is_disowned(clause[: number.start()]):
         return False
     words = set(_stems(_NUMBER.sub(" ", clause)))
-    return words <= _GENERIC | set(_known_words(rule)) and agrees(golds[0], number[0], rule)
+    known = set(_known_words(rule)) | set(map(stem, rule.unit))
+    if "chang" in known and _BY.search(clause):
+        words -= _GROWS | _FALLS
+    return words <= _GENERIC | known and agrees(golds[0], number[0], rule)
 
 
 def _only_number(clause: str, rule: ComparisonRule) -> re.Match[str] | None:
@@ -128,6 +140,24 @@ def is_about_another_row(sentence: str, rule: ComparisonRule) -> bool:
     return bool(named and wanted) and set(named).isdisjoint(wanted)
 
 
+def is_in_other_direction(sentence: str, rule: ComparisonRule) -> bool:
+    """Whether a sentence says by how much something falls where its growth is asked for.
+
+    A change is how much something grows; by what it falls has the other sign.
+
+    >>> rule = ComparisonRule(question="By how much did the price change?")
+    >>> [is_in_other_direction(f"It {verb} by $2.", rule) for verb in ("rose", "fell")]
+    [False, True]
+    """
+    moves = [match[1] is not None for match in _BY.finditer(sentence)]
+    asked = set(_stems(_asked(rule)))
+    grows = not asked.isdisjoint(_GROWS)
+    falls = not asked.isdisjoint(_FALLS)
+    if not moves or (grows and falls) or not (grows or falls or "chang" in asked):
+        return False
+    return moves[-1] is falls
+
+
 def _is_turned_round(sentence: str, rule: ComparisonRule) -> bool:
     """Whether a question that compares two rows has them in another order than its answer."""
     asked = _asked(rule)
@@ -141,6 +171,7 @@ def _rows_named(text: str, rule: ComparisonRule) -> list[str]:
     """List the rows of the table that a text names, in its order."""
     lines = [line.strip(" |") for line in rule.question.splitlines() if "|" in line]
     names = {line.partition("|")[0].strip().casefold() for line in lines[:_MAX_ROWS]}
+    names = {name for name in names if not unit_words(name) <= rule.unit}
     plain = plain_text(text).casefold()
     place_by_name = {name: _find_name(plain, name) for name in names if _WORD.search(name)}
     return sorted(

@@ -12,7 +12,6 @@ from whet.answers.doubt import (
     CHOICE,
     CONTRACTION,
     DENIAL,
-    EVASIVE,
     FALSE,
     SUPPOSED,
     TURN,
@@ -28,6 +27,7 @@ from whet.answers.withdrawal import is_disowned
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
+from whet.tasks.qa.restated import restated
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup, write_boxed
 from whet.types import Problem, Score
 
@@ -46,7 +46,9 @@ _SECOND = re.compile(
     r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+(?!(?:yes|no|true|false)\b)[a-z])?",
     re.IGNORECASE,
 )
-_AT_END = re.compile(r"(?i)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
+_OFFERED = re.compile(r"(?i)\b(?:yes\W{1,3}no|no\W{1,3}yes)\Z")
+"""Both side by side are the choice that the question gives: `one of: yes; no`."""
+_AT_END = re.compile(r"(?i)(?<!yes)(?<!no)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
 _PREDICATE = re.compile(
     r"(?:\A|[.!;:,] )(?:(?:so|thus|hence|therefore|then|overall|and|in short),? )?(?:"
     r"(?:(?:the|my|our|a) )?(?:(?:final|correct|right|best|overall|short|honest) )?"
@@ -86,9 +88,12 @@ _DOUBTED = re.compile(
 )
 _ELSE = re.compile(r"\b(yes|no|true|false)\s+(?:otherwise|if not|else)\b", re.IGNORECASE)
 _NOT_AN_ANSWER = re.compile(
-    rf"\s+(?:one|longer|more|way|such|{EVASIVE})\b",
+    r"(?<=no)\s+(?!(?:i|it|its|they|their|he|his|she|her|we|you|this|that|these|those|there|the|an?"
+    r"|because|since|as|for|if|when|while|although|though|and|or|but|so|not|no|nor|in|on|at|by|due"
+    r"|given|according|yes|true|false)\b)(?-i:[a-z])",
     re.IGNORECASE,
 )
+"""What `no` belongs to where it is no answer: `no idea`, `no war lasts forever`."""
 
 
 class YesNoConfig(Config):
@@ -106,7 +111,7 @@ class YesNo(FileTask):
         gold = _WORDS.get((problem.answer or "").strip().lower())
         if gold is None:
             raise data_error(problem, "yes or no as the answer", problem.answer)
-        final = last_word(text)
+        final = last_word(text, problem.prompt[-1].content)
         if final is None:
             return no_answer()
         shown, word = final
@@ -116,15 +121,20 @@ class YesNo(FileTask):
         return write_boxed(problem)
 
 
-def last_word(text: str) -> tuple[str, Word | None] | None:
-    """Find the last commitment; a tag or box that says neither is an answer all the same."""
+def last_word(text: str, question: str) -> tuple[str, Word | None] | None:
+    """Find the last commitment; a tag or box that says neither is an answer all the same.
+
+    One in words does not decide where the last sentence answers the question otherwise.
+    """
     for statement in reversed(statements(text)):
         must_be_whole = statement.form == "conclusion" and not _BOLD_WORD.match(statement.text)
         word = read_word(statement.text, must_be_whole=must_be_whole)
+        if statement.is_explicit:
+            return statement.text, word
         if word != "both" and statement.form in ("line", "marker"):
             word = _last_stated(statement.text) or word
-        if word is not None or statement.is_explicit:
-            return statement.text, word
+        if word is not None:
+            return statement.text, _settle(word, text, question)
     shown = (decided_text(text) or "").strip()
     if closing := _AT_END.search(shown, max(len(shown) - MAX_SPAN, 0)):
         return closing[1], _WORDS[closing[1].lower()]
@@ -132,7 +142,12 @@ def last_word(text: str) -> tuple[str, Word | None] | None:
         return word, word
     opening = shown.partition("\n")[0]
     word = None if is_denied(shown, 0, len(opening)) else read_word(opening, must_be_whole=False)
-    return None if word is None else (opening, word)
+    return None if word is None else (opening, _settle(word, text, question))
+
+
+def _settle(word: Word, text: str, question: str) -> Word:
+    """Give the word that a response says, or both where its last sentence contradicts it."""
+    return word if restated(decided_text(text) or "", question) in (None, word) else "both"
 
 
 def _last_stated(line: str) -> Word | None:
@@ -146,6 +161,8 @@ def _last_stated(line: str) -> Word | None:
     if not stated:
         return None
     last = stated[-1]
+    if _OFFERED.search(words, 0, last.end()):
+        return None
     _, _, after = words[last.end() :].partition(". ")
     is_second_question = len(stated) > 1 and words[: last.start()].rstrip().endswith("?")
     is_argument = is_second_question or _CONCLUDES.search(after) is not None
