@@ -74,6 +74,20 @@ def parse_markdown(text: str) -> list[list[str]] | None:
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in (lines[0], *lines[2:])]
 
 
+def last_table(text: str) -> str | None:
+    """Cut out the Markdown table that a text ends with; None if it ends otherwise.
+
+    >>> last_table("So:\\n| Name | Pet |\\n|---|---|\\n| Ann | cat |\\n")
+    '| Name | Pet |\\n|---|---|\\n| Ann | cat |'
+    """
+    lines = text[-MAX_CHARS:].rstrip().split("\n")
+    start = len(lines)
+    while start and lines[start - 1].lstrip().startswith("|"):
+        start -= 1
+    table = "\n".join(lines[start:])
+    return table if parse_markdown(table) else None
+
+
 def plain(text: str) -> str:
     """Fold case and spaces, for words that are compared."""
     return " ".join(text.split()).casefold()
