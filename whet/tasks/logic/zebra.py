@@ -48,6 +48,7 @@ Cells = dict[tuple[str, str], str]
 
 NUM_CLUE_LEVELS = 20
 
+_PLACES = ("position", "house")
 _RULED_OUT = re.compile(any_of(FALSE, SUPPOSED), re.IGNORECASE)
 _PLACE = re.compile(r"(?:(?:house|position|place) ?)?#?([0-9]{1,2})", re.IGNORECASE)
 
@@ -227,7 +228,7 @@ def cells_of(text: str) -> Cells | None:
             cell = (place, plain(attribute))
             if not isinstance(value, str) or cell in cells:
                 return None
-            if cell[1] in ("house", "position") and _place_of(value) == place:
+            if cell[1] in _PLACES and _place_of(value) == place:
                 continue  # the house repeats its own number
             cells[cell] = plain(value)
     return cells or None
@@ -238,15 +239,18 @@ def _table_of(lines: list[list[str]]) -> Tree:
     lines = [[cell.strip("*` ") for cell in line] for line in lines]
     if all(map(_PLACE.fullmatch, lines[0][1:])) and len({*map(len, lines)}) == 1:
         lines = [list(column) for column in zip(*lines, strict=True)]
+        lines[0][0] = "position"
     return {"header": [*lines[0]], "rows": [[*line] for line in lines[1:]]}
 
 
 def _from_table(header: Tree, rows: Tree) -> Tree | None:
-    """Name the values of each row by its place: in a column so called, or else in the first."""
+    """Name the values of each row by its place."""
     names = _read_words(header)
     if names is None or not isinstance(rows, list) or len(set(names)) != len(names):
         return None
-    column = next((n for n, name in enumerate(names) if name in ("position", "house")), 0)
+    column = next((n for n, name in enumerate(names) if name in _PLACES), None)
+    if column is None:
+        return None
     places: dict[str, Tree] = {}
     for row in rows:
         values = _read_words(row)
