@@ -283,7 +283,7 @@ def strip_lead(line: str) -> str:
 
 
 _REMARK = re.compile(
-    r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|q\.?e\.?d\.?|done"
+    r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|\$?\\(?:(?:black)?square|Box|qed)\$?|q\.?e\.?d\.?|done"
     r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
     r"|happy to [^\n]*|(?:sanity check|verification|check)\b[:—–-][^\n]*"
     r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"

@@ -90,6 +90,10 @@ _ANSWER_SENTENCE = re.compile(
     re.IGNORECASE,
 )
 """A last sentence that states the answer, whatever the ones before it doubt."""
+_BOLD_END = re.compile(
+    r"\b(?:(?:so|thus|hence|therefore)[,:]?|no[,:]) \*\*([^*\n]+)\*\*[.!]?\Z", re.IGNORECASE
+)
+"""What follows from all before it, in bold."""
 
 
 def candidates(text: str) -> tuple[str, ...]:
@@ -245,7 +249,9 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
     rest = text_after_verb(sentence[0] if sentence else last) or text_after_label(last) or ""
     start = line.text.rfind(rest)
     is_claimed = not is_denied(line.text, start, start + len(rest))
-    return text, tail, line.text, strip_lead(line.text), rest if is_claimed else ""
+    bold = _BOLD_END.search(last)
+    said = bold[1] if bold and not is_denied(last, *bold.span(1)) else ""
+    return text, tail, line.text, strip_lead(line.text), rest if is_claimed else "", said
 
 
 def _last_box(text: str) -> tuple[str, ...] | None:

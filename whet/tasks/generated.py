@@ -18,6 +18,7 @@ from whet.config import Config
 from whet.rng import derive, make_rng
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import ConfiguredTask, check_split, data_error
+from whet.tasks.literals import read_field
 from whet.types import Json, Message, Problem, Score, Split, content_id
 
 T = TypeVar("T")
@@ -109,12 +110,13 @@ def grade_final_answer(
 ) -> Score:
     """Compare the final answer of a response with the gold answer; `read` parses both.
 
+    A JSON object is read by its field for the answer where `read` does not know it.
     With `may_be_stated` the last sentence may state it among other words: `the row is [1 2], so`.
 
     `compare(answer, gold)` returns the parts besides `correct`, and a note.
     """
     gold = read_gold(problem, read, needs)
-    final = read_final(text, read)
+    final = read_final(text, lambda span: _read_span(span, read))
     if final is None and may_be_stated and (shown := decided_text(text)):
         final = read_stated(shown, read)
     if final is None:
@@ -122,6 +124,11 @@ def grade_final_answer(
     span, answer = final
     parts, note = compare(answer, gold)
     return to_score(answer == gold, parts, span, note)
+
+
+def _read_span(span: str, read: Callable[[str], T | None]) -> T | None:
+    value = read(span)
+    return read_field(span, read) if value is None else value
 
 
 def read_gold(problem: Problem, read: Callable[[str], T | None], needs: str) -> T:

@@ -6,7 +6,13 @@ until a task says what they mean.
 
 import json
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
+from whet.answers.doubt import any_of
+from whet.answers.withdrawal import find_replacement
+
+T = TypeVar("T")
 Tree = str | list["Tree"] | dict[str, "Tree"]
 
 MAX_CHARS = 1 << 16
@@ -20,6 +26,17 @@ _PIECE = re.compile(
 _OPENING = re.compile(r"\{(?=\s*[\"'}])")
 _RULE = re.compile(r"\|[-:| ]+\|")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
+_ANSWER_FIELD = re.compile(
+    r"(?:(?:the|my|final|correct|test|predicted)[ _-]?)*(?:answer|output|result|solution|order"
+    r"|sequence|word|grid|expression|equation|next|left[ _-]to[ _-]right)"
+    r"(?:[ _-]?(?:answer|output|order|sequence|word|step|grid|expression))?",
+    re.IGNORECASE,
+)
+_OTHER_FIELD = re.compile("alternative|other|second|backup|runner", re.IGNORECASE)
+_HEDGE = re.compile(
+    any_of("maybe|perhaps|possibly|probably|might|could|unsure|guess") + r"|\A(?:false|no)\Z",
+    re.IGNORECASE,
+)
 
 
 def parse_literal(text: str) -> Tree | None:
@@ -72,6 +89,41 @@ def parse_markdown(text: str) -> list[list[str]] | None:
     if not all(len(line) > 1 and line[0] == line[-1] == "|" for line in lines):
         return None
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in (lines[0], *lines[2:])]
+
+
+def read_field(text: str, read: Callable[[str], T | None]) -> T | None:
+    """Read a JSON object by its field for the answer; None if two differ, or one takes it back.
+
+    >>> read_field('{"reasoning": "a, then b", "final_answer": "c"}', str)
+    'c'
+    >>> read_field('{"answer": "c", "note": "That is wrong."}', str)
+    """
+    tree = parse_literal(text) if text.startswith("{") else None
+    values: list[T] = []
+    for name, leaf in tree.items() if isinstance(tree, dict) else ():
+        content = leaf if isinstance(leaf, str) else json.dumps(leaf)
+        if _ANSWER_FIELD.fullmatch(name):
+            value = read(content)
+            values += [] if value is None else [value]
+        elif values and (
+            _OTHER_FIELD.search(name) or _HEDGE.search(content) or find_replacement(f" {content}")
+        ):
+            return None
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def last_table(text: str) -> str | None:
+    """Cut out the Markdown table that a text ends with; None if it ends otherwise.
+
+    >>> last_table("So:\\n| Name | Pet |\\n|---|---|\\n| Ann | cat |\\n")
+    '| Name | Pet |\\n|---|---|\\n| Ann | cat |'
+    """
+    lines = text[-MAX_CHARS:].rstrip().split("\n")
+    start = len(lines)
+    while start and lines[start - 1].lstrip().startswith("|"):
+        start -= 1
+    table = "\n".join(lines[start:])
+    return table if parse_markdown(table) else None
 
 
 def plain(text: str) -> str:

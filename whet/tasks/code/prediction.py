@@ -20,6 +20,7 @@ wrong. Of a response to codeio the last JSON value counts, with or without {"inp
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeGuard
 
@@ -51,6 +52,10 @@ _ASKED: dict[Direction, str] = {
     "input": "Find arguments for which the assertion holds; any that give this output are right.",
     "output": "Complete the assertion with the literal that the call returns.",
 }
+_BLANK = re.compile(
+    r"(?<![\w'\"(\[?])`?\?\?`?\s*(?:(==?|[→:]|->)|(?=(?:is|should|must|equals|has)\b))"
+)
+"""The blank of the question, where a sentence says what stands for it: `?? should be 7`."""
 Claim = tuple[object, ast.Call | None]
 """An output, and the call that an assertion claims to give it."""
 
@@ -81,6 +86,7 @@ class CruxEval(CodeTask):
                 return unread("no literal could be read")
             span, claim = predicted
             return score_run(lambda: _check_output(problem, claim, wanted[0]), span)
+        marked = _BLANK.sub(lambda blank: "the input is " if blank[1] else "the input ", marked)
         given = _find_arguments(marked, parameters(text_of(problem, "program"), "f"))
         if given is None:
             return unread("no arguments could be read")

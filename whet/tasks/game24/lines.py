@@ -26,7 +26,7 @@ from whet.tasks.game24.expressions import (
     write_value,
 )
 
-_MAX_LINE_CHARS = 512
+MAX_LINE_CHARS = 512
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\)|[.])?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
@@ -91,9 +91,10 @@ _AFTER_24 = re.compile(
 """What may follow the 24 that an expression makes: ` (all four numbers are used)`."""
 _WRITTEN_AGAIN = re.compile(
     r"(?:[:;]|, (?:or|i\.e\.|that is)|\b(?:out|so|as|is|gives|namely|means)),? ?"
-    r"(?=[0-9(][0-9 ()*/+-]*= ?24\.?\Z)"
+    r"(?=[0-9(][0-9 ()*/+-]*= ?24\.?\Z)|[,;:.] Answer: (?=[0-9(][0-9 ()*/+-]*\Z)"
 )
-"""Before the last expression of a line, which says another one again: `written out: `."""
+"""Before the last expression of a line, which says another one again, `written out: `, or is said
+to be the answer behind other clauses."""
 _EXPLAINS = re.compile(
     r"(?:here|because|since|as|indeed|note|this (?:works|is because|uses|holds|gives)"
     r"|it (?:works|uses|holds)|in it|inside|the (?:inner|bracket|first|product|sum"
@@ -101,7 +102,7 @@ _EXPLAINS = re.compile(
     re.IGNORECASE,
 )
 """A paragraph behind an answer that says how it comes about."""
-_EXPRESSIONS = re.compile(r"[0-9(][0-9 ()*/+-]*")
+EXPRESSIONS = re.compile(r"[0-9(][0-9 ()*/+-]*")
 _EQUALS = re.compile(
     r"(?<=[0-9)]),? (?:which )?(?:equals|is equal to|gives|makes|yields|is) (?=24\b)"
 )
@@ -257,9 +258,9 @@ def _is_comment(line: str, above: str) -> bool:
         return not is_doubtful(line)
     if not _EXPLAINS.match(line) or "24" not in line or _takes_back(line):
         return False
-    plain = write_plainly(line[:_MAX_LINE_CHARS])
-    parts = map(parse_expression, map(str.strip, _EXPRESSIONS.findall(plain)))
-    return _has_hand(read_line(above)) and all(len(one.leaves) < 4 for one in parts if one)
+    plain = write_plainly(line[:MAX_LINE_CHARS])
+    parts = map(parse_expression, map(str.strip, EXPRESSIONS.findall(plain)))
+    return has_hand(read_line(above)) and all(len(one.leaves) < 4 for one in parts if one)
 
 
 def _takes_back(remark: str) -> bool:
@@ -268,7 +269,7 @@ def _takes_back(remark: str) -> bool:
     return is_doubtful(remark) or not (DISOWNING | RETREATING).isdisjoint(words)
 
 
-def _has_hand(line: Line) -> bool:
+def has_hand(line: Line) -> bool:
     """Whether a line answers with an expression of four numbers."""
     expression = line.expression if isinstance(line, AnswerLine) else None
     return expression is not None and len(expression.leaves) == 4
@@ -277,9 +278,9 @@ def _has_hand(line: Line) -> bool:
 @lru_cache(1 << 15)
 def read_line(line: str) -> Line:
     """Read a line; None if it has none of the known forms, or longer than any honest one."""
-    if len(line) > _MAX_LINE_CHARS:
+    if len(line) > MAX_LINE_CHARS:
         return None
-    line = _strip_dress(line) if _DRESS.search(line) else line
+    line = strip_dress(line) if _DRESS.search(line) else line
     lead = _STEP_LEAD.match(line)
     if match := _STEP.fullmatch(line, lead.end() if lead else 0):
         return _read_step(match)
@@ -333,8 +334,10 @@ def read_answer_line(line: str) -> AnswerLine | None:
         is_whole = named and named.expression and len(named.expression.leaves) == 4
         return named if is_whole and "=" in bare else None
     if answer is None and (again := _WRITTEN_AGAIN.search(bare)) and not is_doubtful(line):
+        if is_disowned(f"{bare[: again.start()]}:"):
+            return None
         named = _read_answer(bare[again.end() :].removesuffix("."))
-        return named if _has_hand(named) else None
+        return named if has_hand(named) else None
     return answer
 
 
@@ -344,7 +347,7 @@ def write_no_solution(text: str) -> str:
     >>> write_no_solution("I tried all. These four numbers cannot make 24.")
     'no solution'
     """
-    if not _NONE.search(text, max(len(text) - 2 * _MAX_LINE_CHARS, 0)):
+    if not _NONE.search(text, max(len(text) - 2 * MAX_LINE_CHARS, 0)):
         return text
     end = cut_remarks(text)
     start = len(end) - len(end[end.rfind("\n") + 1 :].rpartition("</think>")[2])
@@ -353,7 +356,7 @@ def write_no_solution(text: str) -> str:
     lead = line[: len(line) - len(last)]
     is_said = any(map(_NO_SOLUTION.fullmatch, _without_reason(last, line)))
     is_said = is_said or _ANSWERED.fullmatch(line) is not None
-    if len(line) > _MAX_LINE_CHARS or not is_said:
+    if len(line) > MAX_LINE_CHARS or not is_said:
         return text
     is_hedged = _LEAVES_OPEN.search(_STOP.split(lead)[-1]) or _HEDGES.search(lead)
     is_open = is_hedged or is_disowned(lead.rstrip())
@@ -382,7 +385,7 @@ def _read_answer(line: str) -> AnswerLine | None:
     return AnswerLine(text, expression, False)
 
 
-def _strip_dress(line: str) -> str:
+def strip_dress(line: str) -> str:
     """Strip bold, formulas and a sentence from around a line: `The answer is $4 \\times 6$.`"""
     line = _BOLD.sub(r"\1", line)
     line = _WRAPPER.sub(" ", write_plainly(line) if "\\" in line else line)

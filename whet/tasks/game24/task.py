@@ -20,6 +20,7 @@ from whet.errors import DataError
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
+from whet.tasks.game24.claims import read_lines, write_object
 from whet.tasks.game24.expressions import (
     TARGET,
     State,
@@ -38,7 +39,6 @@ from whet.tasks.game24.lines import (
     StepLine,
     lines_of,
     read_answer_line,
-    read_line,
     without_checks,
     write_no_solution,
 )
@@ -233,13 +233,13 @@ def grade_hand(hand: tuple[int, ...], text: str, *, is_solvable: bool) -> Grade:
     shown = decided_text(write_no_solution(text))
     if shown is None:
         return _no_answer("the response does not settle on an answer")
-    lines = without_checks(lines_of(cut_remarks(shown)))
+    lines = without_checks(lines_of(write_object(cut_remarks(shown))))
     if not lines:
         return _no_answer("the response is empty")
     above = "\n".join([*lines[-2:-1], ""])
     if is_denied(above + lines[-1], len(above), len(above + lines[-1])):
         return _no_answer("the last line is not claimed")
-    contents = [read_line(line) for line in lines]
+    contents = read_lines(lines)
     has_roll_back = any(isinstance(content, RollBackLine) for content in contents)
     board = Board(hand, may_jump=not has_roll_back)
     steps = [_play(board, *pair) for pair in zip(lines[:-1], contents[:-1], strict=True)]

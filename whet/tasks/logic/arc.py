@@ -34,6 +34,8 @@ _ROW = re.compile(
 """A row of numbers in a line of its own, perhaps named: `Row 1: [0, 7]`."""
 _MATRIX = re.compile(r"\$*\\begin\{[bpv]?matrix\}([0-9&\\\s]+)\\end\{[bpv]?matrix\}\$*")
 _ROW_GAP = re.compile(r"\][,;]?\s+(?:and\s+)?\[")
+_TUPLES = re.compile(r"\((?:\s*+\([0-9,\s]++\),?)++\s*\)")
+_TO_LISTS = str.maketrans("()", "[]")
 _OF_INPUT = re.compile(r"\binput\b(?![^\n]*\boutput\b)[^\n\[]{0,40}\[\[[^\n]*\Z", re.IGNORECASE)
 _INPUT = re.compile(r"\binput\b(?!.*\boutput\b)[^.]*\Z", re.IGNORECASE)
 _MAX_END = 1 << 12
@@ -60,6 +62,7 @@ class Arc(GeneratedTask):
 
         Parts: `correct` 0 or 1; `cells`, the fraction of right cells, 0 if the size is wrong.
         """
+        text = _TUPLES.sub(lambda grid: grid[0].translate(_TO_LISTS), text)
         text = _keep_last_rows(text)
         return grade_final_answer(
             problem, text, grid_of, _compare, needs="a grid", may_be_stated=True
@@ -90,7 +93,7 @@ def grid_of(text: str) -> Grid | None:
     text = _HEADING.sub("", text, count=1) if _HEADING.match(text) else text
     if text.startswith("[") and _ROW_GAP.search(text) and text[1:].lstrip()[:1] != "[":
         text = f"[{_ROW_GAP.sub('], [', text)}]"
-    if text.startswith(("[", "{")):
+    if text.startswith("["):
         tree = _parse_rows(text)
         if not isinstance(tree, list):
             return None
@@ -226,10 +229,8 @@ def _compare(grid: Grid, gold: Grid) -> tuple[dict[str, float], str]:
 
 
 def _parse_rows(text: str) -> Tree | None:
-    """Parse a list of rows: whole, as the one value of an object, or one row per line."""
+    """Parse a list of rows: whole, or one row per line."""
     tree = parse_literal(text)
-    if isinstance(tree, dict):
-        return next(iter(tree.values())) if len(tree) == 1 else None
     lines = [line.strip() for line in text.splitlines()]
     if tree is None and len(lines) > 1 and all(line.startswith("[") for line in lines):
         return parse_literal(f"[{','.join(line.rstrip(',') for line in lines)}]")

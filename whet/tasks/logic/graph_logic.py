@@ -10,10 +10,14 @@ only following a chain from one end to the other tells which is right. What play
 is measured by `bench/graph_shortcuts.py`.
 """
 
+import re
 from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
+from whet.answers.doubt import is_doubtful
+from whet.answers.final_answer import visible_text
+from whet.answers.withdrawal import is_disowned
 from whet.level_bands import level_band
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
 from whet.tasks.logic.vocabulary import PEOPLE, invent_adjectives
@@ -29,6 +33,12 @@ _SHAPES: tuple[tuple[int, int, int], ...] = (
     (16, 4, 32),
 )
 """Look-ahead, chains, and further implications in each fifth of difficulty."""
+_EVERYONE = re.compile(r"\b(?:(?:every|any)(?:one|body) who is|all who are)\b", re.IGNORECASE)
+_POINTED_AT = re.compile(
+    r"(?:[←⟵⇐]|<[-=]+)[ *]*(?:this is )?(?:the |our )?(?:next step|answer)[ *.]*\Z", re.IGNORECASE
+)
+_OF_CHAIN = re.compile(r"[\W\d]*+(?:\w++ is )?+\W*+\w*+\W*+")
+_MARKS = ("</answer>", "boxed", "```")
 _ASK = (
     "{facts} {name} is {start}. We want to show, one implication at a time, that {name} is {goal}. "
     "What is the next step: what else is {name}, on the way to {goal}? "
@@ -48,6 +58,7 @@ class GraphLogic(GeneratedTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """Compare one word, case aside. Parts: `correct` 0 or 1."""
+        text = _EVERYONE.sub("each", _keep_pointed_at(text))
         return grade_final_answer(
             problem, text, word_of, _compare, needs="one word", may_be_stated=True
         )
@@ -76,6 +87,26 @@ def word_of(text: str) -> str | None:
         words = words[2:]
     word = words[0].strip("\"'`*").casefold() if len(words) == 1 else ""
     return word if word.isalpha() and len(word) <= 40 else None
+
+
+def _keep_pointed_at(text: str) -> str:
+    """Write the one line of a chain that an arrow calls the next step as the answer.
+
+    >>> _keep_pointed_at("Ada is blip\\n⇒ Ada is **vex** ← next step\\n⇒ Ada is zorp")
+    'Ada is blip\\nAnswer: Ada is **vex**'
+    """
+    lines = text.rstrip().split("\n")
+    places = [place for place, line in enumerate(lines) if _POINTED_AT.search(line)]
+    is_marked = any(map((visible_text(text) or "").__contains__, _MARKS))
+    if len(places) != 1 or is_marked or "think>" in "".join(lines[places[0] :]):
+        return text
+    *above, line = lines[: places[0] + 1]
+    lead = next((one for one in above[::-1] if not _OF_CHAIN.fullmatch(one)), "")
+    is_led_away = lead.endswith(":") and (is_disowned(lead) or is_doubtful(lead))
+    if is_led_away or not all(map(_OF_CHAIN.fullmatch, lines[places[0] + 1 :])):
+        return text
+    own = _POINTED_AT.sub("", line).strip().lstrip(" -=>⟹⇒→.)0123456789")
+    return "\n".join([*above, f"Answer: {own}"])
 
 
 def next_steps(edges: Sequence[_Edge], start: str, goal: str) -> list[str]:

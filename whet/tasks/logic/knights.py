@@ -44,7 +44,7 @@ _ASK = (
 )
 _CLAUSE = re.compile(
     r"(?:\(\d{1,3}\)|\d{1,3}[.)]|[-*])? ?(?:and )?(\S{1,40}?)"
-    r"(?:,? (?:is|must be) (not )?(?:an?|the) |: ?(?:an? )?| = )(knight|knave)\.?",
+    r"(?:,? (?:is|must be) (?:(not )?(?:an?|the)|the only) |: ?(?:an? )?| = )(knight|knave)\.?",
     re.IGNORECASE,
 )
 _NAME = r"(?!(?:knight|knave)s?\b)[^\s,;.:|()]{1,40}"
@@ -70,6 +70,7 @@ _AND = re.compile(
     re.IGNORECASE,
 )
 _COMMA_OR_AND = re.compile(r",? and |, ", re.IGNORECASE)
+_NO_MARKUP = str.maketrans("", "", "*$")
 _NO_BRACES = str.maketrans("", "", "{}\"'")
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)|\s+(?=\(\d{1,3}\)\s)")
 _LIAR = (
@@ -195,7 +196,8 @@ def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
     The names are those that `both` and `everyone` stand for.
     """
     roles: dict[str, str] = {}
-    plain = strip_text_commands(text.replace("*", "")).replace("\\\\", "\n")
+    only = ""
+    plain = strip_text_commands(text.translate(_NO_MARKUP)).replace("\\\\", "\n")
     if (table := parse_markdown(plain)) is not None:
         plain = "\n".join(": ".join(row) for row in table[1:])
     elif plain.strip().startswith("{"):
@@ -214,6 +216,9 @@ def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
         if (name := match[1].casefold()) in roles:
             return None if roles[name] == role else {}
         roles[name] = role
+        only = role if " only " in words else only
+    if only and list(roles.values()).count(only) > 1:
+        return {}
     return roles or None
 
 

@@ -15,27 +15,42 @@ payload  as above
 
 Sizes run from 2 x 2 to 6 x 6 as there. The last complete JSON object of a response is its answer,
 `{"solution": {"House 1": {"Name": "Ada", ...}, ...}}`; a `reasoning` beside it is not read.
+
+Both forms, and a Markdown table with a row or a column for each place, are read for both tasks.
 """
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from whet.answers.doubt import is_denied
+from whet.answers.doubt import FALSE, SUPPOSED, any_of, is_denied
+from whet.answers.withdrawal import is_disowned
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold, split_of
-from whet.tasks.literals import Tree, last_object, parse_literal, parse_markdown, plain
+from whet.tasks.literals import (
+    Tree,
+    last_object,
+    last_table,
+    parse_literal,
+    parse_markdown,
+    plain,
+)
 from whet.tasks.logic.clue_choice import Arrangement, clues_for, draw_arrangement
 from whet.tasks.logic.positions import Clue
 from whet.tasks.logic.vocabulary import PHRASES, VALUES
 from whet.types import Json, Problem, Score, Split, Verdict
 
 Cells = dict[tuple[str, str], str]
-"""Values by position (or house) and attribute."""
+"""Values by the number of the position or house, and attribute."""
 
 NUM_CLUE_LEVELS = 20
+
+_PLACES = ("position", "house")
+_RULED_OUT = re.compile(any_of(FALSE, SUPPOSED), re.IGNORECASE)
+_PLACE = re.compile(r"(?:(?:house|position|place) ?)?#?([0-9]{1,2})", re.IGNORECASE)
 
 _ENTERS = (
     *("same left right first last middle", "between", "beside end", "odd even", "before after"),
@@ -109,8 +124,8 @@ class Zebra(GeneratedTask):
 
         Parts: `correct` 0 or 1; `cells`, the fraction of right cells, the positions not counted.
         """
-        gold = read_gold(problem, table_of, "a table")
-        final = read_cells(text, table_of)
+        gold = read_gold(problem, cells_of, "a table")
+        final = read_cells(text)
         return no_answer("cells") if final is None else compare_cells(*final, gold)
 
     def draw(self, rng: Random, level: float, split: Split | None) -> Problem | None:
@@ -162,21 +177,30 @@ def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[st
     return [[names[item] for item in column] for column in zip(*solution.items, strict=True)]
 
 
-def read_cells(text: str, read: Callable[[str], Cells | None]) -> tuple[str, Cells] | None:
-    """Read the cells of the JSON object in the final answer; None if there are none.
+def read_cells(text: str) -> tuple[str, Cells] | None:
+    """Read the cells of the table or JSON object in the final answer; None if there are none.
 
     Two that differ, one right behind the other, are no answer.
     """
-    final = read_final(text, lambda span: span if parse_markdown(span) else last_object(span))
+    final = read_final(text, _last_block)
     if final is None:
         return None
     span, answer = final
     start = span.rfind(answer)
-    cells = None if is_denied(span, start, start + len(answer)) else read(answer)
-    other = last_object(span[:start])
-    if other is not None and span[:start].rstrip(" \n,;").endswith(other) and read(other) != cells:
+    before = span[:start].rstrip(" \n,;*`")
+    lead = before[before.rfind("\n") + 1 :]
+    is_led_away = is_disowned(lead) or _RULED_OUT.search(lead) is not None
+    if (lead.endswith(":") and is_led_away) or is_denied(span, start, start + len(answer)):
+        return None
+    cells = cells_of(answer)
+    other = _last_block(before)
+    if other is not None and before.endswith(other) and cells_of(other) != cells:
         return None
     return None if cells is None else (answer, cells)
+
+
+def _last_block(text: str) -> str | None:
+    return last_table(text) or last_object(text)
 
 
 def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
@@ -186,31 +210,64 @@ def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
     return to_score(cells == gold, {"cells": right / len(gold)}, answer, note)
 
 
-def table_of(text: str) -> Cells | None:
-    """Read a table as its cells by position and column; columns and rows may come in any order."""
-    tree = parse_literal(text)
-    if (lines := parse_markdown(text)) is not None:
-        tree = {"header": [*lines[0]], "rows": [[*line] for line in lines[1:]]}
+def cells_of(text: str) -> Cells | None:
+    """Read a table, or places with their attributes, in any order; None if a value is a list."""
+    lines = parse_markdown(text)
+    tree = parse_literal(text) if lines is None else _table_of(lines)
+    tree = tree.get("solution", tree) if isinstance(tree, dict) else None
+    if isinstance(tree, dict) and {"header", "rows"} <= tree.keys():
+        tree = _from_table(tree["header"], tree["rows"])
     if not isinstance(tree, dict):
         return None
-    header = _read_words(tree.get("header"))
-    rows = tree.get("rows")
-    if header is None or not isinstance(rows, list):
-        return None
-    if len(set(header)) != len(header) or "position" not in header:
-        return None
     cells: Cells = {}
+    for name, content in tree.items():
+        if not isinstance(content, dict):
+            return None
+        place = _place_of(name)
+        for attribute, value in content.items():
+            cell = (place, plain(attribute))
+            if not isinstance(value, str) or cell in cells:
+                return None
+            if cell[1] in _PLACES and _place_of(value) == place:
+                continue  # the house repeats its own number
+            cells[cell] = plain(value)
+    return cells or None
+
+
+def _table_of(lines: list[list[str]]) -> Tree:
+    """Turn the lines of a table into a header and rows, one a place."""
+    lines = [[cell.strip("*` ") for cell in line] for line in lines]
+    if all(map(_PLACE.fullmatch, lines[0][1:])) and len({*map(len, lines)}) == 1:
+        lines = [list(column) for column in zip(*lines, strict=True)]
+        lines[0][0] = "position"
+    return {"header": [*lines[0]], "rows": [[*line] for line in lines[1:]]}
+
+
+def _from_table(header: Tree, rows: Tree) -> Tree | None:
+    """Name the values of each row by its place."""
+    names = _read_words(header)
+    if names is None or not isinstance(rows, list) or len(set(names)) != len(names):
+        return None
+    column = next((n for n, name in enumerate(names) if name in _PLACES), None)
+    if column is None:
+        return None
+    places: dict[str, Tree] = {}
     for row in rows:
         values = _read_words(row)
-        if values is None or len(values) != len(header):
+        if values is None or len(values) != len(names):
             return None
-        by_name = dict(zip(header, values, strict=True))
-        position = by_name.pop("position")
-        new = {(position, name): value for name, value in by_name.items()}
-        if new.keys() & cells.keys():
+        place = _PLACE.fullmatch(values[column])
+        if place is None or place[1] in places:
             return None
-        cells |= new
-    return cells or None
+        by_name: dict[str, Tree] = dict(zip(names, values, strict=True))
+        del by_name[names[column]]
+        places[place[1]] = by_name
+    return places
+
+
+def _place_of(name: str) -> str:
+    place = _PLACE.fullmatch(plain(name))
+    return place[1] if place else plain(name)
 
 
 def _read_words(leaves: Tree | None) -> list[str] | None:
@@ -266,7 +323,7 @@ class ZebraLogic(GeneratedTask):
 
         Parts: `correct` 0 or 1; `cells`, the fraction of right cells.
         """
-        final = read_cells(text, cells_of)
+        final = read_cells(text)
         if final is None:
             return no_answer("cells")
         if problem.answer is None:
@@ -295,43 +352,6 @@ class ZebraLogic(GeneratedTask):
         rows: list[Json] = [[clue.kind, *clue.items, clue.number] for clue in clues]
         payload: dict[str, Json] = {"clues": rows, "size": [n, m]}
         return self.make_problem(prompt, json.dumps(houses), payload, level, core=houses)
-
-
-def cells_of(text: str) -> Cells | None:
-    """Read houses as cells by house and attribute; a value that is a list or a table is none."""
-    tree = parse_literal(text)
-    if not isinstance(tree, dict):
-        return None
-    houses = tree.get("solution", tree)
-    if isinstance(houses, dict) and houses.keys() == {"header", "rows"}:
-        houses = _from_table(houses["header"], houses["rows"])
-    if not isinstance(houses, dict):
-        return None
-    cells: Cells = {}
-    for house, content in houses.items():
-        if not isinstance(content, dict):
-            return None
-        for attribute, value in content.items():
-            cell = (plain(house), plain(attribute))
-            if cell[1] == "house" and value in (house, house.split()[-1]):
-                continue  # the house repeats its own number
-            if cell in cells or not isinstance(value, str):
-                return None
-            cells[cell] = plain(value)
-    return cells or None
-
-
-def _from_table(header: Tree, rows: Tree) -> Tree:
-    """Turn a table with a House column first into houses; empty if it is not one."""
-    houses: dict[str, Tree] = {}
-    for row in rows if isinstance(rows, list) else ():
-        if not isinstance(header, list) or not isinstance(row, list) or len(row) != len(header):
-            return {}
-        house = f"House {row[0]}"
-        if house in houses:
-            return {}
-        houses[house] = {str(name): value for name, value in zip(header[1:], row[1:], strict=True)}
-    return houses
 
 
 def _write_question(values: dict[str, list[str]], clues: Sequence[Clue], n: int) -> str:
