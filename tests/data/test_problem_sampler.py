@@ -133,6 +133,20 @@ def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_afte
     assert sampler.metrics(0) == {"curriculum/passed_over": 2.0}
 
 
+def test_a_problem_that_stays_outside_the_band_rests_again_after_each_answer() -> None:
+    """Of every two epochs it is asked in one: always solved, with a rest of one epoch."""
+    easy, between = LEVELS[:2]
+    sampler = ProblemSampler([easy, between], PassRateCurriculum(kind="band", rest=1), seed=1)
+    asked: list[int] = []
+    for number in range(6):
+        epoch = sampler.take(1 if number in (1, 3, 5) else 2)
+        asked.append(epoch.count(easy))
+        sampler.observe([answers(easy, 1, 1) for _ in range(asked[-1])])
+        sampler.observe([answers(between, 1, 0)])
+
+    assert asked == [1, 0, 1, 0, 1, 0]
+
+
 def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:
     sampler = ProblemSampler(LEVELS, PassRateCurriculum(kind="band", low=0.2, high=0.6), seed=1)
     for pair, rate in (((1, 1), 1.0), ((0, 0), 0.5), ((0, 0), 0.25), ((0, 0), 0.125)):
