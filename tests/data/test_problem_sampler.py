@@ -63,7 +63,7 @@ def test_how_many_are_taken_at_a_time_does_not_matter(size: int) -> None:
     assert pieces[:28] == _ids(ProblemSampler(PROBLEMS, seed=1), 28)
 
 
-def test_a_feed_goes_on_from_where_another_was_saved() -> None:
+def test_a_sampler_goes_on_from_where_another_was_saved() -> None:
     whole = _ids(ProblemSampler(PROBLEMS, seed=1), 20)
     first, resumed = ProblemSampler(PROBLEMS, seed=1), ProblemSampler(PROBLEMS, seed=1)
     first.take(12)
@@ -72,7 +72,7 @@ def test_a_feed_goes_on_from_where_another_was_saved() -> None:
     assert _ids(resumed, 8) == whole[12:]
 
 
-def test_a_checkpoint_that_says_nothing_of_the_feed_is_refused_in_a_sentence() -> None:
+def test_a_checkpoint_without_a_position_in_the_problems_is_refused_in_a_sentence() -> None:
     with pytest.raises(DataError, match="does not record the position in the problems"):
         ProblemSampler(PROBLEMS, seed=1).load(HERE, None)
 

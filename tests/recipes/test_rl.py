@@ -73,7 +73,7 @@ def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> N
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 1
 
 
-def test_micro_batches_too_small_for_the_longest_answer_are_refused_before_the_first_step(
+def test_micro_batches_too_small_for_the_longest_response_are_refused_before_the_first_step(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     said = rl(tiny, tmp_path / "run", "--steps", 1, "--train.micro_batch_tokens", 25)
@@ -336,7 +336,7 @@ def test_metrics_of_two_phases_are_over_the_first_responses_of_every_group() -> 
     assert metrics["groups/stopped"] == 0.5
 
 
-def test_masked_answers_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> None:
+def test_masked_responses_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> None:
     """With a limit of one token every answer is cut, whatever its reward."""
     flags = (
         "--steps",
@@ -629,7 +629,7 @@ def test_a_problem_that_comes_twice_in_a_step_is_varied_each_time(tmp_path: Path
     ("words", "micro_batch_tokens", "is_varied"),
     [(3, 18, True), (3, 17, False), (58, 64, True), (58, 63, False), (59, 99, False)],
 )
-def test_other_words_are_used_where_the_longest_answer_to_them_fits(
+def test_other_words_are_used_where_the_longest_response_to_them_fits(
     words: int, micro_batch_tokens: int, is_varied: bool, tmp_path: Path
 ) -> None:
     # A prompt of 5 + words tokens and an answer of up to 10, in a context of 64.

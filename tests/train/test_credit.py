@@ -256,7 +256,7 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
     assert _advantages(middle)[0] == pytest.approx([0.4950, 0.1950, 0.4950], abs=1e-4)
 
 
-def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
+def test_a_masked_response_counts_for_its_siblings_and_has_no_loss() -> None:
     long = rollout(reward=0.0, number=1, finish=FinishReason.LENGTH)
     groups = [(rollout(reward=1.0, number=0), long, rollout(reward=0.5, number=2))]
     selection = select_rollouts(groups, DR_GRPO, DynamicSamplingConfig(mask_unfinished=True))
