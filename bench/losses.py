@@ -337,7 +337,6 @@ class World:
             algo = replace(algo, advantage=advantages.per_group(zscore))
         selection = select_rollouts(self.groups, algo)
         examples = to_examples(selection, temperature=1.0)
-        # TRL's KL in the reward is that of the learner's log-probabilities, not the engine's.
         own = compute_logprobs_locally(self.old, examples, 4096)
         engine = own if not case.vllm else self.engine
         examples = [
@@ -345,7 +344,7 @@ class World:
                 item,
                 sampling_logprob_M=sampled,
                 ref_logprob_M=reference,
-                old_logprob_M=None if case.is_on_policy else old,
+                old_logprob_M=old,
             )
             for item, sampled, reference, old in zip(
                 examples,
@@ -358,6 +357,8 @@ class World:
         examples, _ = assign_advantages(selection, examples, algo, {})
         if not algo.needs_reference:
             examples = [replace(item, ref_logprob_M=None) for item in examples]
+        if case.is_on_policy:
+            examples = [replace(item, old_logprob_M=None) for item in examples]
         model = self.old if case.is_on_policy else self.present
         return self.differentiate(
             model, set_loss_weights(examples[: case.part], algo.loss_weights), algo.objective, 200

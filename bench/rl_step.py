@@ -10,7 +10,7 @@ and leaves no group without an advantage. The limit is that of the rollout and t
 
 import sys
 
-from speed.contest import main
+from speed.comparison import main
 from speed.limits import rl_step_seconds
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ and every decode step.
 
 import sys
 
-from speed.contest import main
+from speed.comparison import main
 from speed.limits import rollout_seconds
 
 if __name__ == "__main__":

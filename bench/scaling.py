@@ -16,7 +16,7 @@ from pathlib import Path
 
 from speed import roster
 from speed.children import Side, say, take_turns
-from speed.contest import ceilings
+from speed.comparison import ceilings
 from speed.limits import rollout_seconds
 from speed.plot import Cell, chart
 from speed.shapes import MODELS, config_of

@@ -13,7 +13,7 @@ backward pass and the traffic of AdamW.
 
 import sys
 
-from speed.contest import main
+from speed.comparison import main
 from speed.limits import update_seconds
 
 if __name__ == "__main__":

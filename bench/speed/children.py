@@ -23,8 +23,8 @@ Row = dict[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A contestant: a module of `speed.sides` with its settings. `is_default` marks what its makers
-    chose."""
+    """One system of a comparison: a module of `speed.sides` with its settings. `is_default` marks
+    what its makers chose."""
 
     name: str
     module: str

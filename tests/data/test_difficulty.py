@@ -45,7 +45,7 @@ def write_map(folder: Path) -> Path:
     return folder / "map.jsonl"
 
 
-def test_graded_answers_are_counted_by_problem_and_model(tmp_path: Path) -> None:
+def test_graded_responses_are_counted_by_problem_and_model(tmp_path: Path) -> None:
     records = read_map(write_map(tmp_path))
     weak = sum_by_problem(records, "weak")
     assert {id: (c.num_correct, c.num_answers) for id, c in weak.items()} == {

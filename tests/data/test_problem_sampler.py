@@ -63,7 +63,7 @@ def test_how_many_are_taken_at_a_time_does_not_matter(size: int) -> None:
     assert pieces[:28] == _ids(ProblemSampler(PROBLEMS, seed=1), 28)
 
 
-def test_a_feed_goes_on_from_where_another_was_saved() -> None:
+def test_a_sampler_goes_on_from_where_another_was_saved() -> None:
     whole = _ids(ProblemSampler(PROBLEMS, seed=1), 20)
     first, resumed = ProblemSampler(PROBLEMS, seed=1), ProblemSampler(PROBLEMS, seed=1)
     first.take(12)
@@ -72,7 +72,7 @@ def test_a_feed_goes_on_from_where_another_was_saved() -> None:
     assert _ids(resumed, 8) == whole[12:]
 
 
-def test_a_checkpoint_that_says_nothing_of_the_feed_is_refused_in_a_sentence() -> None:
+def test_a_checkpoint_without_a_position_in_the_problems_is_refused_in_a_sentence() -> None:
     with pytest.raises(DataError, match="does not record the position in the problems"):
         ProblemSampler(PROBLEMS, seed=1).load(HERE, None)
 
@@ -131,6 +131,20 @@ def test_the_band_passes_over_what_is_always_or_never_solved_and_asks_again_afte
     }
     assert {problem.id for problem in third} == {problem.id for problem in LEVELS}
     assert sampler.metrics(0) == {"curriculum/passed_over": 2.0}
+
+
+def test_a_problem_that_stays_outside_the_band_rests_again_after_each_answer() -> None:
+    """Of every two epochs it is asked in one: always solved, with a rest of one epoch."""
+    easy, between = LEVELS[:2]
+    sampler = ProblemSampler([easy, between], PassRateCurriculum(kind="band", rest=1), seed=1)
+    asked: list[int] = []
+    for number in range(6):
+        epoch = sampler.take(1 if number in (1, 3, 5) else 2)
+        asked.append(epoch.count(easy))
+        sampler.observe([answers(easy, 1, 1) for _ in range(asked[-1])])
+        sampler.observe([answers(between, 1, 0)])
+
+    assert asked == [1, 0, 1, 0, 1, 0]
 
 
 def test_a_pass_rate_remembers_half_of_what_was_seen_before() -> None:

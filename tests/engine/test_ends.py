@@ -20,7 +20,7 @@ from whet.engine.base import LOOK_AHEAD, Request, SamplingParams
 from whet.engine.kv_cache import BuildCache
 from whet.errors import EngineError
 from whet.testing.tiny import tiny_model
-from whet.types import FinishReason
+from whet.types import FinishReason, Tokens
 
 
 def test_a_stop_token_ends_a_completion_and_is_its_last(build: BuildCache) -> None:
@@ -139,6 +139,32 @@ def test_a_stop_string_complete_at_the_length_limit_counts_as_a_stop(build: Buil
     ).generate([one_request(list(prompt), SamplingParams(max_tokens=4, stop=(word,)))])
 
     assert (len(completion.tokens), completion.finish_reason) == (4, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("window", [1, 5])
+def test_a_long_response_is_not_decoded_again_for_each_token(
+    build: BuildCache, window: int
+) -> None:
+    """Of 200 tokens all prefixes are 20,100, and one tail of up to 32 for each token is 6,400."""
+    counted = list[int]()
+
+    def detokenize(tokens: Tokens) -> str:
+        counted.append(len(tokens))
+        return letters(tokens)
+
+    engine = small_engine(
+        tiny_model(positions=256),
+        build=build,
+        window=window,
+        stops=frozenset(),
+        detokenize=detokenize,
+    )
+    sampling = SamplingParams(max_tokens=200, stop=("1",))
+
+    [(_, completion)] = engine.generate([one_request([1, 2], sampling)])
+
+    assert len(completion.tokens) == 200
+    assert 200 <= sum(counted) <= 6_400
 
 
 @pytest.mark.parametrize("window", [1, 4])

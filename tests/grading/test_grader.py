@@ -580,7 +580,7 @@ def test_a_task_that_does_not_load_in_the_worker_is_reported() -> None:
         graded(grader, "yes")
 
 
-def test_closing_in_the_midst_of_endless_answers_ends_every_process() -> None:
+def test_closing_in_the_midst_of_endless_responses_ends_every_process() -> None:
     with Grader(Trouble(), GradingConfig(workers=2)) as grader:
         pids = {
             int(score.note) for score in graded(grader, *["pid", "sleep 0.05"] * 4) if score.note

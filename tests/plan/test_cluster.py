@@ -137,7 +137,7 @@ def test_eight_times_the_ranks_update_in_an_eighth_of_the_time() -> None:
     assert one.seconds == pytest.approx(8 * eight.seconds, rel=0.05)
 
 
-def test_the_longest_answer_is_a_floor_that_no_number_of_gpus_lowers() -> None:
+def test_the_longest_response_is_a_floor_that_no_number_of_gpus_lowers() -> None:
     job = replace(JOB, new_tokens=1000, max_new_tokens=20_000)
     floor = 20_000 * step_seconds(SEVEN, H100, 1, 512 + 10_000)
     few, many = (by_name(job, RankLayout(ranks=ranks, shard=8))["sample"] for ranks in (8, 1024))

@@ -46,7 +46,7 @@ def test_lengths_whose_mean_is_the_limit_are_all_equal() -> None:
     assert LogNormal(mean=50, limit=50).draw(3, Random(1)) == [50, 50, 50]
 
 
-def test_stored_lengths_keep_the_answers_to_a_problem_together_and_are_cut() -> None:
+def test_stored_lengths_keep_the_responses_to_a_problem_together_and_are_cut() -> None:
     stored = StoredLengths(groups=((1, 2), (30, 40)), prompt_tokens=5, limit=35)
     drawn = {tuple(stored.draw(2, Random(seed))) for seed in range(20)}
     assert drawn == {(1, 2), (30, 35)}
@@ -211,7 +211,7 @@ def test_a_run_without_answers_is_named(file: Path, tiny: Pipeline) -> None:
     assert said.code == 2 and "stores no responses" in said.err
 
 
-def test_more_gpus_leave_the_longest_answer_as_the_bound() -> None:
+def test_more_gpus_leave_the_longest_response_as_the_bound() -> None:
     few, many = (
         find_splits([work(lag=None)], Cluster(gpu="h100", gpus=gpus))[0].step for gpus in (8, 128)
     )

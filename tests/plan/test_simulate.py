@@ -84,7 +84,7 @@ def test_ranks_have_equal_shares_and_a_fleet_gives_the_next_answer_to_who_is_fre
     assert sampling_seconds(engines(3, 1.0), batch) == 9
 
 
-def test_the_longest_answer_is_the_floor_of_a_step_whatever_the_engines() -> None:
+def test_the_longest_response_is_the_floor_of_a_step_whatever_the_engines() -> None:
     batches = [[[2, 3], [40, 2]], [[2, 2], [2, 50]]]
     steps = [
         simulate_ahead(engines(count, 1.0, 1.0), SimulatedLearner(update=1.0), batches, lag=1)
@@ -162,7 +162,7 @@ def test_nothing_is_dropped_where_every_answer_ends_within_the_lag() -> None:
     assert (step.seconds, step.oldest, step.dropped) == (10, 3, 0)
 
 
-def test_a_step_takes_at_least_its_update_all_tokens_on_full_engines_or_the_longest_answer() -> (
+def test_a_step_takes_at_least_its_update_all_tokens_on_full_engines_or_the_longest_response() -> (
     None
 ):
     two = engines(2, 1.0, 1.5, per_token=0.01, prompt=5)

@@ -219,7 +219,7 @@ def test_long_prompts_are_counted_and_named_in_all_rows_by_check_and_in_a_sample
     assert re.search(r"note: 1 of the first \d\d prompts of the split rl", said.err)
 
 
-def test_prompts_that_leave_less_than_the_longest_answer_are_counted(file: Path) -> None:
+def test_prompts_that_leave_less_than_the_longest_response_are_counted(file: Path) -> None:
     said = whet("check", file, "--sampling.max_tokens", 45)
 
     assert said.code == 0

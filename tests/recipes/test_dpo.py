@@ -158,7 +158,7 @@ def test_a_guarded_run_is_examined_before_its_first_step_and_goes_back_there_fro
     assert facts(tmp_path, ["run"]) == expected
 
 
-def test_stored_answers_of_an_earlier_stage_are_compared(place: Path, tmp_path: Path) -> None:
+def test_stored_responses_of_an_earlier_stage_are_compared(place: Path, tmp_path: Path) -> None:
     lines = (place / "dpo.toml").read_text().splitlines(keepends=True)
     file = write(tmp_path / "dpo.toml", "".join(line for line in lines if "own =" not in line))
     said = whet(

@@ -54,7 +54,7 @@ def test_the_policy_learns_what_is_rewarded_and_the_critic_what_to_expect(ppo: P
     )
 
 
-def test_in_the_head_start_the_policy_rests(ppo: Path) -> None:
+def test_in_the_warm_up_the_policy_rests(ppo: Path) -> None:
     found = rows(ppo / "run")
     assert ["loss" in row for row in found] == [False] * 2 + [True] * 12
     assert all("value/loss" in row for row in found)
@@ -92,7 +92,7 @@ def test_an_export_leaves_the_critic_behind(ppo: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "model" / "critic").exists()
 
 
-def test_a_head_start_as_long_as_the_run_is_refused(ppo: Path, tmp_path: Path) -> None:
+def test_a_warm_up_as_long_as_the_run_is_refused(ppo: Path, tmp_path: Path) -> None:
     said = whet("rl", ppo / "ppo.toml", "--out", tmp_path / "run", "--critic.warmup_steps", 14)
     assert (said.code, said.last) == (
         2,

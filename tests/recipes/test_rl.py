@@ -13,12 +13,13 @@ from whet.engine.base import SamplingParams
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
-from whet.recipes.rl import RLConfig, build_request, sampling_at
+from whet.recipes.rl import RLConfig, build_request, sampling_at, step_metrics
+from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 from whet.stages.training import Session, vary_problem
 from whet.store.files import write_json
 from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
-from whet.testing.fakes import SumTask, sum_problem
+from whet.testing.fakes import SumTask, group, sum_problem
 from whet.testing.tiny import tiny_policy
 from whet.track.metrics import MACHINE_AREAS, Clock
 from whet.train.settings import TrainConfig
@@ -72,7 +73,7 @@ def test_the_policy_learns_what_is_rewarded(tiny: Pipeline, tmp_path: Path) -> N
     assert fmean(rewards[-3:]) > fmean(rewards[:3]) + 1
 
 
-def test_micro_batches_too_small_for_the_longest_answer_are_refused_before_the_first_step(
+def test_micro_batches_too_small_for_the_longest_response_are_refused_before_the_first_step(
     tiny: Pipeline, tmp_path: Path
 ) -> None:
     said = rl(tiny, tmp_path / "run", "--steps", 1, "--train.micro_batch_tokens", 25)
@@ -320,7 +321,22 @@ def test_a_step_without_any_group_to_train_on_is_an_empty_one(
         assert (row["groups/trained"], row["groups/extra"], row["step/empty"]) == (0, 1, 1)
 
 
-def test_masked_answers_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> None:
+def test_metrics_of_two_phases_are_over_the_first_responses_of_every_group() -> None:
+    """The first group was completed: over all six responses the mean would be 2/3."""
+    cfg = RLConfig(
+        task="game24",
+        model=ModelSource(path="m"),
+        group_size=4,
+        dynamic_sampling=DynamicSamplingConfig(first_samples=2),
+    )
+
+    metrics = step_metrics(cfg, [group([1.0, 0.0, 1.0, 1.0]), group([1.0, 0.0])], 0)
+
+    assert metrics["reward/mean"] == 0.5
+    assert metrics["groups/stopped"] == 0.5
+
+
+def test_masked_responses_are_not_trained_on(tiny: Pipeline, tmp_path: Path) -> None:
     """With a limit of one token every answer is cut, whatever its reward."""
     flags = (
         "--steps",
@@ -600,11 +616,20 @@ def test_a_problem_that_comes_again_is_varied_anew(tmp_path: Path) -> None:
     assert len(prompts) > 1
 
 
+def test_a_problem_that_comes_twice_in_a_step_is_varied_each_time(tmp_path: Path) -> None:
+    session = wordy_session(tmp_path, micro_batch_tokens=99)
+    problem = sum_problem(2, 3)
+
+    prompts = {build_request(session, 0, index, problem).problem.prompt for index in range(6)}
+
+    assert len(prompts) > 1
+
+
 @pytest.mark.parametrize(
     ("words", "micro_batch_tokens", "is_varied"),
     [(3, 18, True), (3, 17, False), (58, 64, True), (58, 63, False), (59, 99, False)],
 )
-def test_other_words_are_used_where_the_longest_answer_to_them_fits(
+def test_other_words_are_used_where_the_longest_response_to_them_fits(
     words: int, micro_batch_tokens: int, is_varied: bool, tmp_path: Path
 ) -> None:
     # A prompt of 5 + words tokens and an answer of up to 10, in a context of 64.

@@ -34,7 +34,9 @@ class StepTracer(Tracer):
         super().see(frame, event, argument)
 
 
-def test_a_step_enters_every_file_that_the_page_names(tiny: Pipeline, tmp_path: Path) -> None:
+def test_a_step_enters_the_files_that_the_page_names_and_no_others(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
     task = f"{ROOT}/tests/finished.py:Finished"
     file = write(tmp_path / "rl.toml", RL.format(task=task, model=tiny.folder / "03-sft"))
     tracer = StepTracer(ROOT)
@@ -50,5 +52,12 @@ def test_a_step_enters_every_file_that_the_page_names(tiny: Pipeline, tmp_path: 
     section = page.split("### The files of one RL step")[1].split("\n## ")[0]
     first = re.findall(r"^\d\. `(whet/\S+\.py)`", section, re.MULTILINE)
     others = re.findall(r"^- `(whet/\S+\.py)`", section, re.MULTILINE)
+    leaves = tuple(re.findall(r"^- `(whet/\S+/)`", section, re.MULTILINE))
     assert len(first) == 8 and len(others) > 8
-    assert [name for name in first + others if name not in tracer.calls] == []
+    assert [name for name in first + others if name not in tracer.calls] == [], "named, not entered"
+    entered = {name for name in tracer.calls if name.startswith("whet/")}
+    unnamed = entered - {*first, *others}
+    assert sorted(name for name in unnamed if not name.startswith(leaves)) == [], (
+        "entered, but not in the lists of docs/architecture.md"
+    )
+    assert [leaf for leaf in leaves if not any(name.startswith(leaf) for name in unnamed)] == []

@@ -262,7 +262,7 @@ def file_of(tmp_path: Path, url: str, problems: str) -> Path:
     )
 
 
-def test_shards_gather_what_one_run_would_have(tmp_path: Path, problems: str) -> None:
+def test_shards_merge_into_what_one_run_would_have(tmp_path: Path, problems: str) -> None:
     with serve_replies(add) as server:
         file = file_of(tmp_path, server.url, problems)
         out = tmp_path / "job"
@@ -287,7 +287,7 @@ def test_shards_gather_what_one_run_would_have(tmp_path: Path, problems: str) ->
     assert "all 24/24" in " ".join(done.out.split())
 
 
-def test_shards_of_different_problems_are_not_gathered(tmp_path: Path, problems: str) -> None:
+def test_shards_of_different_problems_are_not_merged(tmp_path: Path, problems: str) -> None:
     with serve_replies(add) as server:
         file = file_of(tmp_path, server.url, problems)
         out = tmp_path / "job"

@@ -194,7 +194,7 @@ def test_lone_surrogates_do_not_stop_the_page() -> None:
     render_report(ReportData(title="\ud800", headline="h", facts={"a": "\udfff"})).encode()
 
 
-def test_endless_answers_are_cut_and_say_so() -> None:
+def test_endless_responses_are_cut_and_say_so() -> None:
     lines = (ResponseLine(text="x" * (MAX_CHARACTERS + 7)),) * (MAX_LINES + 5)
     answer = ResponseView(
         lines=lines, verdict=Verdict.UNSCORED, note="", num_tokens=9, is_finished=True

@@ -56,7 +56,7 @@ def _play(engine: ScriptedEngine, *, samples: int = 2, seed: int = 5) -> list[Gr
     )
 
 
-def test_every_problem_gets_its_group_of_scored_answers() -> None:
+def test_every_problem_gets_its_group_of_scored_responses() -> None:
     groups = _play(ScriptedEngine(_say_42), samples=3)
 
     assert [[rollout.problem for rollout in group] for group in groups] == [

@@ -1,7 +1,7 @@
 import pytest
-from contest import Contest, make_contest
+from two_models import TwoModels, make_two_models
 
 
 @pytest.fixture(scope="session")
-def contest(tmp_path_factory: pytest.TempPathFactory) -> Contest:
-    return make_contest(tmp_path_factory.mktemp("contest"))
+def two_models(tmp_path_factory: pytest.TempPathFactory) -> TwoModels:
+    return make_two_models(tmp_path_factory.mktemp("two_models"))

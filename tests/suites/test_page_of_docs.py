@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from contest import Contest
 from small import whet, write
+from two_models import TwoModels
 
 from whet.suites.suite import list_suites, load_suite
 from whet.testing.server import chat_reply, serve_replies
@@ -17,7 +17,7 @@ SUITE = re.search(r"^```text\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def test_the_commands_of_the_page_run(
-    contest: Contest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    two_models: TwoModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert COMMANDS is not None
     monkeypatch.chdir(tmp_path)
@@ -33,8 +33,8 @@ def test_the_commands_of_the_page_run(
         (tmp_path / "made.jsonl").rename(folder / "problems-test.jsonl")
     with serve_replies(lambda asked: chat_reply("7")) as server:
         words = {
-            "OTHER_MODEL": str(contest.two),
-            "MODEL": str(contest.one),
+            "OTHER_MODEL": str(two_models.two),
+            "MODEL": str(two_models.one),
             "http://127.0.0.1:8000/v1": server.url,
         }
         for line in COMMANDS[1].splitlines():

@@ -42,7 +42,7 @@ def test_a_metric_of_one_right_and_two_equal_wrong_answers(metric: str, value: f
     assert metric_of(GROUP, benchmark(metric)) == pytest.approx(value)
 
 
-def test_a_problem_with_too_few_graded_answers_has_no_metric() -> None:
+def test_a_problem_with_too_few_graded_responses_has_no_metric() -> None:
     assert metric_of(GROUP[:1], benchmark("pass@2")) is None
 
 

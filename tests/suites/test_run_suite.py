@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from contest import Contest
 from small import whet, write
+from two_models import TwoModels
 
 from whet.errors import DataError
 from whet.store.run import RunStore
@@ -64,24 +64,33 @@ def run_until_killed(answers: int, *args: object) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-def request(contest: Contest) -> SuiteRequest:
-    models = [str(contest.one), str(contest.two)]
-    return SuiteRequest(suite=str(contest.suite), form="all", models=models)
+def request(two_models: TwoModels) -> SuiteRequest:
+    models = [str(two_models.one), str(two_models.two)]
+    return SuiteRequest(suite=str(two_models.suite), form="all", models=models)
 
 
 @pytest.fixture(scope="module")
 def finished(
-    contest: Contest, tmp_path_factory: pytest.TempPathFactory
+    two_models: TwoModels, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Leaderboard]:
     out = tmp_path_factory.mktemp("finished")
-    return out, run_suite(request(contest), out, resume=False)
+    return out, run_suite(request(two_models), out, resume=False)
 
 
 def test_two_models_on_four_benchmarks_killed_twice_end_in_one_leaderboard(
-    contest: Contest, tmp_path: Path, finished: tuple[Path, Leaderboard]
+    two_models: TwoModels, tmp_path: Path, finished: tuple[Path, Leaderboard]
 ) -> None:
     out = tmp_path / "out"
-    args = ("eval", contest.one, contest.two, "--suite", contest.suite, "--all", "--out", out)
+    args = (
+        "eval",
+        two_models.one,
+        two_models.two,
+        "--suite",
+        two_models.suite,
+        "--all",
+        "--out",
+        out,
+    )
     run_until_killed(48 + 40 + 7, *args)  # the first model, in its third benchmark
     refused = whet(*args)
     assert refused.code == 2
@@ -137,12 +146,14 @@ def test_metrics_are_named_and_graphs_say_what_keeps_the_rules(
 
 
 def test_cut_off_answers_are_said_aloud_everywhere(
-    finished: tuple[Path, Leaderboard], contest: Contest
+    finished: tuple[Path, Leaderboard], two_models: TwoModels
 ) -> None:
     out, board = finished
     assert board.result(board.models[0], "countdown").unfinished.mean > 0.5
     assert any("cut off at 6 tokens" in warning for warning in board.warnings)
-    said = whet("eval", contest.one, contest.two, "--suite", contest.suite, "--all", "--out", out)
+    said = whet(
+        "eval", two_models.one, two_models.two, "--suite", two_models.suite, "--all", "--out", out
+    )
     assert "cut off" in said.out
     assert "read with care: countdown" in said.err
     assert "were cut off at" in (out / "leaderboard.html").read_text()
@@ -168,15 +179,15 @@ def test_csv_and_latex_have_every_score(finished: tuple[Path, Leaderboard]) -> N
     assert r"maj@3" in latex
 
 
-def test_the_fast_form_has_fewer_problems_and_leaves_out_benchmarks(contest: Contest) -> None:
-    _, fast = load_suite(str(contest.suite), "fast")
+def test_the_fast_form_has_fewer_problems_and_leaves_out_benchmarks(two_models: TwoModels) -> None:
+    _, fast = load_suite(str(two_models.suite), "fast")
     assert list(fast) == ["countdown", "arithmetic", "mis"]
     loaded_benchmarks = load_benchmarks(fast, Path("data"))
     assert [len(loaded.problems) for loaded in loaded_benchmarks] == [6, 10, 5]
 
 
 def test_a_model_behind_an_address_is_asked_with_the_settings_of_the_benchmark(
-    contest: Contest, tmp_path: Path
+    two_models: TwoModels, tmp_path: Path
 ) -> None:
     def answer(asked: Asked) -> CannedReply:
         return chat_reply(r"It is \boxed{7}.", tokens=5)
@@ -184,7 +195,7 @@ def test_a_model_behind_an_address_is_asked_with_the_settings_of_the_benchmark(
     with pytest.MonkeyPatch.context() as patch, serve_replies(answer) as server:
         patch.setenv("no_proxy", "127.0.0.1")
         said = whet(
-            *("eval", f"{server.url}#tutor", "--suite", contest.suite, "--only", "arithmetic"),
+            *("eval", f"{server.url}#tutor", "--suite", two_models.suite, "--only", "arithmetic"),
             *("--out", tmp_path / "out"),
         )
     assert said.code == 0, said.err
@@ -199,10 +210,10 @@ def test_a_model_behind_an_address_is_asked_with_the_settings_of_the_benchmark(
 
 
 def test_what_is_missing_is_named_with_the_command_before_anything_runs(
-    contest: Contest, tmp_path: Path
+    two_models: TwoModels, tmp_path: Path
 ) -> None:
     said = whet(
-        *("eval", contest.one, "--suite", "rlinf", "--data", tmp_path, "--out", tmp_path / "out")
+        *("eval", two_models.one, "--suite", "rlinf", "--data", tmp_path, "--out", tmp_path / "out")
     )
     assert said.code == 2
     for name in ("aime24", "aime25", "gpqa_diamond"):
@@ -222,7 +233,7 @@ def test_what_is_missing_is_named_with_the_command_before_anything_runs(
     ],
 )
 def test_a_mistake_is_one_sentence(
-    args: tuple[str, ...], words: str, tmp_path: Path, contest: Contest
+    args: tuple[str, ...], words: str, tmp_path: Path, two_models: TwoModels
 ) -> None:
     said = whet("eval", *args, "--out", tmp_path / "out")
     assert said.code == 2
@@ -230,12 +241,12 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_a_model_that_was_trained_on_is_not_taken_for_the_one_evaluated(
-    contest: Contest, tmp_path: Path
+    two_models: TwoModels, tmp_path: Path
 ) -> None:
-    model = Path(shutil.copytree(contest.one, tmp_path / "model"))
-    args = ("eval", model, "--suite", contest.suite, "--only", "mis", "--out", tmp_path / "out")
+    model = Path(shutil.copytree(two_models.one, tmp_path / "model"))
+    args = ("eval", model, "--suite", two_models.suite, "--only", "mis", "--out", tmp_path / "out")
     assert whet(*args).code == 0
-    shutil.copyfile(contest.two / "model.safetensors", model / "model.safetensors")
+    shutil.copyfile(two_models.two / "model.safetensors", model / "model.safetensors")
     said = whet(*args)
     assert said.code == 2
     assert "weights" in said.last

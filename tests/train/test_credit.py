@@ -129,7 +129,7 @@ def test_a_kl_in_the_reward_is_taken_off_before_siblings_are_compared() -> None:
     # Differences to the reference: .4, .3, .2 and -.1. So 1 - .5 × .9 = .55 against 0 + .5 × .1 =
     # .05.
     noted = [
-        replace(item, ref_logprob_M=reference)
+        replace(item, old_logprob_M=item.sampling_logprob_M, ref_logprob_M=reference)
         for item, reference in zip(
             to_examples(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
@@ -147,7 +147,10 @@ def test_a_group_that_only_the_kl_tells_apart_takes_part_in_whitening() -> None:
         AlgoConfig(name="rloo", kl_coef=0.5, kl_in="reward", whiten=True), max_tokens=10
     )
     selection = select_rollouts([group([1.0, 1.0]), group([1.0, 0.0])], algo)
-    flat = to_examples(selection, temperature=1.0)
+    flat = [
+        replace(item, old_logprob_M=item.sampling_logprob_M)
+        for item in to_examples(selection, temperature=1.0)
+    ]
     # Against the reference the first answer is 1 nat more likely at each token, the others equal.
     noted = [replace(item, ref_logprob_M=item.sampling_logprob_M) for item in flat]
     noted[0] = replace(flat[0], ref_logprob_M=flat[0].sampling_logprob_M - 1.0)
@@ -167,7 +170,7 @@ def test_a_kl_in_the_reward_is_spread_over_tokens_where_they_are_credited() -> N
     )
     selection = select_rollouts([_pair()], algo)
     noted = [
-        replace(item, ref_logprob_M=reference)
+        replace(item, old_logprob_M=item.sampling_logprob_M, ref_logprob_M=reference)
         for item, reference in zip(
             to_examples(selection, temperature=1.0),
             (_floats(-0.5, -0.5, -0.5), _floats(0.0)),
@@ -253,7 +256,7 @@ def test_judged_steps_are_blended_in_by_their_share() -> None:
     assert _advantages(middle)[0] == pytest.approx([0.4950, 0.1950, 0.4950], abs=1e-4)
 
 
-def test_a_masked_answer_counts_for_its_siblings_and_has_no_loss() -> None:
+def test_a_masked_response_counts_for_its_siblings_and_has_no_loss() -> None:
     long = rollout(reward=0.0, number=1, finish=FinishReason.LENGTH)
     groups = [(rollout(reward=1.0, number=0), long, rollout(reward=0.5, number=2))]
     selection = select_rollouts(groups, DR_GRPO, DynamicSamplingConfig(mask_unfinished=True))

@@ -180,6 +180,15 @@ def test_a_critic_learns_what_tokens_are_worth() -> None:
     assert found[-1]["value/loss"] < 0.1 * found[0]["value/loss"]
 
 
+def test_the_seed_of_a_step_deals_the_mini_batches_of_the_critic() -> None:
+    first, again, other = (critic(num_minibatches=3) for _ in range(3))
+    for made, seed in ((first, 0), (again, 0), (other, 1)):
+        step(made, seed)
+
+    assert_identical(state(first), state(again))
+    assert not torch.equal(state(first)["head.weight"], state(other)["head.weight"])
+
+
 def test_the_clip_holds_values_back_within_a_step() -> None:
     held, free = critic(num_minibatches=6, lr=0.01, clip=0.01), critic(num_minibatches=6, lr=0.01)
     assert step(held)["value/clip_fraction"] > 0.2

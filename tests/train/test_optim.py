@@ -398,3 +398,18 @@ def test_the_scale_of_a_float16_loss_doubles_after_many_steps_also_when_resumed(
 
     assert (optimizer.loss_scale, resumed.loss_scale) == (2.0**16, 2.0**17)
     assert "scale/loss" not in Optimizer(model, TrainConfig()).tensors()
+
+
+def test_after_an_overflow_the_steps_to_a_larger_scale_are_counted_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two finite steps, an overflow that halves the scale, then three finite steps double it."""
+    monkeypatch.setattr("whet.train.optim.SCALE_STEPS", 3)
+    model, optimizer = _half_model()
+    scales: list[float] = []
+    for gradient in (1e-3, 1e-3, math.inf, 1e-3, 1e-3, 1e-3):
+        _pull_scaled(model, optimizer, gradient)
+        optimizer.step(0.1)
+        scales.append(optimizer.loss_scale / 2.0**16)
+
+    assert scales == [1.0, 1.0, 0.5, 0.5, 0.5, 1.0]

@@ -1,8 +1,9 @@
-"""One step on rewarded groups: factors multiply advantages, and judged steps count only where
-they are asked for."""
+"""One step on rewarded groups: factors multiply advantages, judged steps count only where they are
+asked for, and a KL in the reward is that of the weights that are trained."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -112,3 +113,48 @@ def test_room_for_the_update_is_made_before_the_reference_scores() -> None:
     made.step(GROUPS, temperature=1.0, seed=0)
 
     assert set(seen) == {policy.model.cfg.num_layers}
+
+
+UNEQUAL = [
+    tuple(
+        rollout(reward=1.0, number=number, problem=sum_problem(1, 2), tokens=tokens)
+        for number, tokens in enumerate([(5, 6, 7), (5, 7, 8, 9, 7)])
+    )
+]
+"""Equal rewards; the sampling log-probabilities, -0.1 n, are far from those of the tiny model."""
+
+
+@pytest.mark.parametrize(
+    ("old_logprobs", "is_empty"), [("learner", 1.0), ("engine", 0.0)], ids=["learner", "engine"]
+)
+@pytest.mark.parametrize("num_minibatches", [1, 2])
+def test_a_kl_in_the_reward_is_that_of_the_old_log_probabilities(
+    old_logprobs: Literal["learner", "engine"], is_empty: float, num_minibatches: int
+) -> None:
+    """At the start the learner is the reference: its KL is 0, and only the engine's tells the two
+    responses apart."""
+    cfg = AlgoConfig(
+        name="rloo", kl_coef=0.5, num_minibatches=num_minibatches, old_logprobs=old_logprobs
+    )
+
+    metrics = step(None, UNEQUAL, cfg)
+
+    assert metrics["step/empty"] == is_empty
+
+
+@pytest.mark.parametrize(
+    ("kl_coef", "num_minibatches", "num_passes"), [(0.5, 1, 2), (0.5, 2, 3), (0, 1, 1), (0, 2, 3)]
+)
+def test_old_log_probabilities_are_computed_at_most_once_a_step(
+    kl_coef: float, num_minibatches: int, num_passes: int
+) -> None:
+    """An update is a forward pass per mini-batch; a KL in the reward or ratios need one more."""
+    made = trainer(AlgoConfig(name="rloo", kl_coef=kl_coef, num_minibatches=num_minibatches))
+    seen = list[bool]()
+    made.policy.model.layers[0].register_forward_pre_hook(
+        lambda *_: seen.append(torch.is_grad_enabled())
+    )
+
+    made.step(GROUPS, temperature=1.0, seed=0)
+
+    assert (len(seen), sum(seen)) == (num_passes, num_minibatches)

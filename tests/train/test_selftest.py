@@ -79,6 +79,10 @@ def test_the_sentence_says_what_is_done() -> None:
     assert CLOSE.describe(one).endswith(
         "2.0e-06; one mini-batch a step needs no old log-probabilities"
     )
+    in_reward = AlgoConfig(name="rloo", kl_coef=0.1)
+    assert EXACT.describe(in_reward) == (
+        f"{agreed}; old log-probabilities are computed for the KL in the reward"
+    )
     assert CLOSE.describe(AlgoConfig(num_minibatches=4, old_logprobs="engine")).endswith(
         "are the old ones by algo.old_logprobs"
     )
@@ -88,10 +92,11 @@ def test_the_sentence_says_what_is_done() -> None:
 @pytest.mark.parametrize("found", [EXACT, CLOSE])
 @pytest.mark.parametrize("num_minibatches", [1, 4])
 @pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("kl_coef", [0.0, 0.1])
 def test_the_sentence_is_true_of_the_algorithm(
-    found: Exactness, num_minibatches: int, lag: int
+    found: Exactness, num_minibatches: int, lag: int, kl_coef: float
 ) -> None:
-    cfg = AlgoConfig(num_minibatches=num_minibatches)
+    cfg = AlgoConfig(name="rloo", kl_coef=kl_coef, num_minibatches=num_minibatches)
     needs_old_logprobs, said = (
         build_algorithm(found.apply(cfg, lag=lag), max_tokens=8).needs_old_logprobs,
         found.describe(cfg, lag=lag),

@@ -215,6 +215,15 @@ def test_more_mini_batches_than_examples_take_a_step_an_example() -> None:
     assert learner.num_optim_steps == 2
 
 
+def test_the_ratio_of_one_mini_batch_is_1_whatever_old_log_probabilities_a_kl_needed() -> None:
+    """At those of other weights it would be another."""
+    examples = add_logprobs(_examples(), "old_logprob_M", FrozenModel(tiny_model(seed=9), 64))
+
+    _, metrics = _updated(build_algorithm(AlgoConfig(), max_tokens=32), examples)
+
+    assert metrics["policy/ratio"] == 1.0
+
+
 def test_ratios_compare_with_the_weights_at_the_start_of_the_step() -> None:
     ratios: list[list[float]] = []
     learner = LocalLearner(tiny_model(), TrainConfig(lr=1e-2, micro_batch_tokens=10**6), steps=2)

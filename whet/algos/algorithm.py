@@ -89,7 +89,7 @@ def build_algorithm(cfg: AlgoConfig, *, max_tokens: int) -> Algorithm:
         kl_estimator=resolve_kl_estimator(cfg),
         needs_reference=cfg.kl_coef > 0,
         needs_values=isinstance(spec, TokenAdvantage) and spec.needs_critic,
-        needs_old_logprobs=cfg.num_minibatches > 1 and cfg.old_logprobs == "learner",
+        needs_old_logprobs=cfg.needs_old_logprobs,
         trains_on_zero_advantage=(cfg.kl_coef > 0 and in_loss) or cfg.entropy_coef != 0,
         num_minibatches=cfg.num_minibatches,
         early_stop=cfg.early_stop,

@@ -64,8 +64,8 @@ class AlgoConfig(Config):
     first (sequence_mean), summed within each sequence (sequence_sum), or divided by the longest
     allowed response (constant)."""
     old_logprobs: Literal["learner", "engine"] = "learner"
-    """The denominator of ratios: the learner's log-probabilities at the start of the step, or the
-    engine's when it sampled."""
+    """The denominator of ratios, and the policy of a KL in the reward: the learner's
+    log-probabilities at the start of the step, or the engine's when it sampled."""
     importance_correction: ImportanceCorrectionConfig = ImportanceCorrectionConfig()
     """Correction for tokens whose probabilities differ between engine and learner."""
     kl_coef: float = Field(default=0.0, ge=0.0)
@@ -129,6 +129,14 @@ class AlgoConfig(Config):
     def has_unit_ratios(self) -> bool:
         """Whether every ratio is 1: the step's only update starts from the weights at its start."""
         return self.num_minibatches == 1 and self.old_logprobs == "learner"
+
+    @property
+    def needs_old_logprobs(self) -> bool:
+        """Whether the learner computes log-probabilities at the start of a step: ratios need them
+        after its first update, and a KL in the reward before."""
+        has_ratios = self.num_minibatches > 1
+        has_kl_in_reward = self.kl_coef > 0 and resolve_preset(self).kl_in == "reward"
+        return self.old_logprobs == "learner" and (has_ratios or has_kl_in_reward)
 
     def without_effect(self) -> dict[str, str]:
         preset = resolve_preset(self)

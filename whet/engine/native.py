@@ -40,6 +40,7 @@ from whet.engine.scheduler import (
     WindowOutput,
     plan_prefill,
 )
+from whet.engine.stop_strings import StopStringSearch
 from whet.environment import keep_freed_memory
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
@@ -237,6 +238,7 @@ class EngineCore:
         self.last_hidden_RH = torch.zeros(shape, dtype=model.dtype, device=model.device)
         self.version = 0
         self._ended_rows: list[int] = []
+        self._searches: dict[int, StopStringSearch] = {}
 
     def serve(
         self, requests: Iterable[Request], version: int, *, is_ordered: bool = False
@@ -247,6 +249,7 @@ class EngineCore:
         self.cache.refresh_weights()
         self.version = version
         self._ended_rows = []
+        self._searches = {}
         return self._serve_async() if self.cache.is_async else self._serve_sync()
 
     def change_weights(self, version: int) -> None:
@@ -362,6 +365,7 @@ class EngineCore:
         for sequence in ends:
             self.scheduler.drop_waiting(sequence)
             self.sequences.remove(sequence)
+            self._searches.pop(sequence, None)
         self._ended_rows = self.scheduler.rows_of(ends)
         self.transfer.stats.tokens += sum(ends.values())
         self.transfer.stats.preemptions = self.scheduler.num_preempted
@@ -385,11 +389,10 @@ class EngineCore:
         open_B = output.sequence_B[output.sequence_B >= 0]
         for sequence in open_B[self.sequences.has_stops_S[open_B]].tolist():
             assert self.detokenize is not None, "stop strings need a tokenizer"
-            tokens = self.sequences.tokens(sequence)
-            stop_strings = self.sequences.request(sequence).sampling.stop
-            for end in range(max(1, len(tokens) - self.window), len(tokens) + 1):
-                text = self.detokenize(tokens[:end])
-                if any(word in text for word in stop_strings):
-                    ends[sequence] = end
-                    break
+            if sequence not in self._searches:
+                stop_strings = self.sequences.request(sequence).sampling.stop
+                self._searches[sequence] = StopStringSearch(stop_strings, self.detokenize)
+            end = self._searches[sequence].find_end(self.sequences.tokens(sequence))
+            if end is not None:
+                ends[sequence] = end
         return ends

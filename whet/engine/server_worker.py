@@ -18,6 +18,7 @@ import numpy as np
 from whet.endpoints.http import HttpError, HttpReply, Origin
 from whet.engine.base import Detokenize, EngineStats, Request, SamplingParams
 from whet.engine.server_calls import GREEDY_SAMPLING, Call, Dialect, choose_dialect
+from whet.engine.stop_strings import StopStringSearch
 from whet.engine.weight_files import Weights
 from whet.engine.worker import FinishedRequest, Refusal, Report, WorkerError
 from whet.track.progress import say
@@ -233,16 +234,16 @@ class ServerWorker:
         if not request.sampling.stop:
             return completion
         assert self._detokenize is not None, "stop strings need a tokenizer"
-        for end in range(1, len(completion.tokens) + 1):
-            text = self._detokenize(completion.tokens[:end])
-            if any(word in text for word in request.sampling.stop):
-                return replace(
-                    completion,
-                    tokens=completion.tokens[:end],
-                    logprobs=completion.logprobs[:end],
-                    finish_reason=FinishReason.STOP,
-                )
-        return completion
+        search = StopStringSearch(request.sampling.stop, self._detokenize)
+        end = search.find_end(completion.tokens)
+        if end is None:
+            return completion
+        return replace(
+            completion,
+            tokens=completion.tokens[:end],
+            logprobs=completion.logprobs[:end],
+            finish_reason=FinishReason.STOP,
+        )
 
     def _post(self, call: Call) -> Json:
         return self._ask("POST", call.path, call.body)

@@ -286,7 +286,8 @@ def _rloo_gradient(place: KlPlace, theta_V: Tensor, reference_V: Tensor) -> Tens
     tokens = [int(example.tokens[-1]) for example in examples]
     references = [np.array([float(reference_V[token])], dtype=np.float32) for token in tokens]
     examples = [
-        replace(item, ref_logprob_M=known) for item, known in zip(examples, references, strict=True)
+        replace(item, ref_logprob_M=known, old_logprob_M=item.sampling_logprob_M)
+        for item, known in zip(examples, references, strict=True)
     ]
     examples, _ = rl_step.assign_advantages(selection, examples, algo, {})
     weighted = learner_module.set_loss_weights(examples[:2], algo.loss_weights)

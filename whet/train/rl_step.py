@@ -102,6 +102,8 @@ class RLTrainer(Generic[P]):
                 examples = add_logprobs(examples, "ref_logprob_M", self.reference)
             if self.critic is not None:
                 examples = add_values(examples, self.critic)
+            if algo.kl_in_reward != 0 and algo.needs_old_logprobs:
+                examples = add_logprobs(examples, "old_logprob_M", self.learner)
         examples, self.baseline.numbers = assign_advantages(
             selection, examples, algo, self.baseline.numbers, run_fraction=run_fraction
         )
@@ -266,15 +268,19 @@ def _credit_tokens(example: Example, reward: float, penalty: Doubles, algo: Algo
 
 
 def _kl_penalty(example: Example, algo: Algorithm) -> Doubles:
-    """Compute the KL to the reference that is subtracted from the reward of each token."""
+    """Compute the KL to the reference that is subtracted from the reward of each token.
+
+    It is that of the old log-probabilities: the learner's, or the engine's with
+    `old_logprobs = "engine"`, where its gap to the learner counts as a KL too.
+    """
     if algo.kl_in_reward == 0:
         return np.zeros(example.num_targets)
-    assert example.sampling_logprob_M is not None and example.ref_logprob_M is not None, (
-        "a KL in the reward needs a reference"
+    own = example.old_logprob_M if algo.needs_old_logprobs else example.sampling_logprob_M
+    assert own is not None and example.ref_logprob_M is not None, (
+        "a KL in the reward needs a reference and old log-probabilities"
     )
     policy, reference = (
-        torch.from_numpy(logprobs.astype(np.float64))
-        for logprobs in (example.sampling_logprob_M, example.ref_logprob_M)
+        torch.from_numpy(logprobs.astype(np.float64)) for logprobs in (own, example.ref_logprob_M)
     )
     return algo.kl_in_reward * kl(policy, reference, algo.kl_estimator).numpy()
 
@@ -295,7 +301,10 @@ def update_policy(
     If a zero advantage means a zero gradient, such examples are skipped, but still count in the
     divisors. Updates that the early stop skips are counted.
     """
-    if algo.needs_old_logprobs:
+    if algo.num_minibatches == 1:
+        # Without old log-probabilities, which a KL in the reward needed, the ratio is exactly 1.
+        examples = [replace(example, old_logprob_M=None) for example in examples]
+    elif algo.needs_old_logprobs and any(example.old_logprob_M is None for example in examples):
         examples = add_logprobs(examples, "old_logprob_M", learner)
     minibatch_metrics: list[Metrics] = []
     rng = None

@@ -45,6 +45,8 @@ class Exactness:
         """Describe the result and its consequence for training."""
         exact = f"exact: engine and learner agree bit for bit on {self.num_tokens} tokens"
         result = exact if self.is_exact else f"close: {self.summary}"
+        if cfg.num_minibatches == 1 and cfg.needs_old_logprobs:
+            return f"{result}; old log-probabilities are computed for the KL in the reward"
         if cfg.num_minibatches == 1:
             return f"{result}; one mini-batch a step needs no old log-probabilities"
         if cfg.old_logprobs == "engine":

@@ -1,5 +1,5 @@
-"""No contestant: measures how fast this machine copies memory and multiplies matrices, between the
-others' turns."""
+"""No system to compare: measures how fast this machine copies memory and multiplies matrices,
+between the others' turns."""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""No contestant: writes the random weights that all sides load, as a Hugging Face folder, in its
-own process."""
+"""No system to compare: writes the random weights that all sides load, as a Hugging Face folder, in
+its own process."""
 
 from pathlib import Path
 

@@ -37,14 +37,14 @@ def main(task: Task, about: str, limit: Limit) -> int:
     )
     args = parser.parse_args()
     work = work_of(args)
-    contestants = [roster.ours(args), *roster.peers(args, task, work)]
+    systems = [roster.ours(args), *roster.peers(args, task, work)]
     with tempfile.TemporaryDirectory() as place:
         base = Spec(
             work=work, task=task, vocab_size=config_of(work).vocab_size, folder=None, settings={}
         )
-        if len(contestants) > 1:
+        if len(systems) > 1:
             base = replace(base, folder=str(checkpoint(base, args.weights, Path(place))))
-        sides = [*contestants, Side(name="ceilings", module="ceilings")]
+        sides = [*systems, Side(name="ceilings", module="ceilings")]
         specs = [replace(base, settings=side.settings) for side in sides]
         *records, machine = take_turns(sides, specs, Path(place))
     top = ceilings(machine)

@@ -43,7 +43,7 @@ sampling = { temperature = 0.0, max_tokens = 6 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class TwoModels:
     """A folder with the suite and the models `one` and `two`."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Contest:
     two: Path
 
 
-def make_contest(folder: Path) -> Contest:
+def make_two_models(folder: Path) -> TwoModels:
     texts = []
     for name in TASKS:
         task = build_default_task(name)
@@ -64,7 +64,7 @@ def make_contest(folder: Path) -> Contest:
         init_weights(model, seed)
         save_model(model, folder / name, eos_tokens=[tokenizer.id(tokenizer.named["eos_token"])])
         tokenizer.save(folder / name)
-    return Contest(
+    return TwoModels(
         folder=folder,
         suite=write(folder / "four.toml", SUITE),
         one=folder / "one",

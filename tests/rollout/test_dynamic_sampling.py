@@ -60,7 +60,7 @@ class Script:
         ]
 
 
-def gathered(script: Script, cfg: DynamicSamplingConfig, problems: int) -> list[Group]:
+def collect(script: Script, cfg: DynamicSamplingConfig, problems: int) -> list[Group]:
     """Ask as the recipe does."""
     groups: list[Group] = []
     while count := cfg.num_problems_needed(groups, problems):
@@ -76,7 +76,7 @@ def rewards(groups: Sequence[Group]) -> list[list[float | None]]:
 
 def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
     script, cfg = Script([1, 1], [1, 0]), DynamicSamplingConfig()
-    groups = gathered(script, cfg, 2)
+    groups = collect(script, cfg, 2)
 
     assert rewards(cfg.choose_groups(groups)) == [[1, 1], [1, 0]]
     assert cfg.metrics(groups, 0, problems=2, samples=2) == {"sampling/lag": 0.0}
@@ -84,7 +84,7 @@ def test_without_refill_equal_groups_stay_and_are_trained_on() -> None:
 
 def test_more_groups_missing_than_the_budget_has_ask_for_the_budget() -> None:
     script = Script([1, 1], [0, 0], [1, 1], [1, 0], [0, 1])
-    groups = gathered(script, DynamicSamplingConfig(max_extra_problems=1), 3)
+    groups = collect(script, DynamicSamplingConfig(max_extra_problems=1), 3)
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
     assert len(groups) == 4
@@ -95,7 +95,7 @@ def test_groups_of_equal_reward_are_replaced_until_there_are_enough() -> None:
         Script([1, 1], [1, 0], [0, 0], [0, 1], [1, 0]),
         DynamicSamplingConfig(max_extra_problems=9),
     )
-    groups = gathered(script, cfg, 2)
+    groups = collect(script, cfg, 2)
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
     assert rewards(cfg.choose_groups(groups)) == [[1, 0], [0, 1]]
@@ -111,7 +111,7 @@ def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() 
         Script([1, 1], [0, 0], [0, 0], [0, 1], [1, 0]),
         DynamicSamplingConfig(max_extra_problems=2),
     )
-    trained = cfg.choose_groups(gathered(script, cfg, 2))
+    trained = cfg.choose_groups(collect(script, cfg, 2))
 
     assert [index for index, _ in script.asked] == [0, 1, 2, 3]
     assert rewards(trained) == [[0, 1]]
@@ -125,13 +125,13 @@ def test_a_spent_budget_goes_on_with_fewer_groups_which_alone_are_the_divisor() 
 def test_a_budget_of_zero_only_leaves_equal_groups_out() -> None:
     script, cfg = Script([1, 1], [1, 0]), DynamicSamplingConfig(max_extra_problems=0)
 
-    assert rewards(cfg.choose_groups(gathered(script, cfg, 2))) == [[1, 0]]
+    assert rewards(cfg.choose_groups(collect(script, cfg, 2))) == [[1, 0]]
 
 
 def test_the_rest_of_a_group_is_sampled_only_where_the_first_differ_or_one_was_not_graded() -> None:
     script = Script([1, 1, 0, 0], [1, 0, 1, 1], [0, 0, 0, 1], [0, None, 0, 1])
     cfg = DynamicSamplingConfig(first_samples=2)
-    groups = gathered(script, cfg, 4)
+    groups = collect(script, cfg, 4)
 
     assert rewards(groups) == [[1, 1], [1, 0, 1, 1], [0, 0], [0, None, 0, 1]]
     assert script.asked[4:] == [(1, range(2, 4)), (3, range(2, 4))]
@@ -148,7 +148,7 @@ def test_both_phases_of_every_round_are_refilled() -> None:
         DynamicSamplingConfig(first_samples=2, max_extra_problems=2),
     )
 
-    assert rewards(gathered(script, cfg, 1)) == [[1, 1], [1, 0, 1]]
+    assert rewards(collect(script, cfg, 1)) == [[1, 1], [1, 0, 1]]
 
 
 def test_a_group_in_two_phases_is_the_group_of_one() -> None:
@@ -185,7 +185,7 @@ def test_a_group_in_two_phases_is_the_group_of_one() -> None:
         ]
 
 
-def test_unfinished_answers_are_masked_where_asked_for() -> None:
+def test_unfinished_responses_are_masked_where_asked_for() -> None:
     siblings = (
         replace(rollout(reward=1.0, number=0), id="a"),
         replace(rollout(reward=0.0, number=1, finish=FinishReason.LENGTH), id="b"),
