@@ -250,8 +250,8 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
     start = line.text.rfind(rest)
     is_claimed = not is_denied(line.text, start, start + len(rest))
     bold = _BOLD_END.search(last)
-    said = bold[1] if bold and not is_denied(last, *bold.span(1)) else ""
-    return text, tail, line.text, strip_lead(line.text), rest if is_claimed else "", said
+    in_bold = bold[1] if bold and not is_denied(last, *bold.span(1)) else ""
+    return text, tail, line.text, strip_lead(line.text), rest if is_claimed else "", in_bold
 
 
 def _last_box(text: str) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ starts with. "Yes and no" is wrong.
 import re
 from typing import Literal
 
+from whet.answers.clauses import split_clauses
 from whet.answers.doubt import (
     CHOICE,
     CONTRACTION,
@@ -27,7 +28,7 @@ from whet.answers.withdrawal import is_disowned
 from whet.config import Config
 from whet.tasks.answers import no_answer, to_score
 from whet.tasks.base import FileTask, data_error
-from whet.tasks.qa.restated import restated
+from whet.tasks.qa.question_words import list_stems
 from whet.tasks.qa.stated import MAX_SPAN, statements, strip_markup, write_boxed
 from whet.types import Problem, Score
 
@@ -94,6 +95,26 @@ _NOT_AN_ANSWER = re.compile(
     re.IGNORECASE,
 )
 """What `no` belongs to where it is no answer: `no idea`, `no war lasts forever`."""
+_MAX_SENTENCE = 400
+_ASKED = re.compile(r"[^.?!\n]*\?")
+_CONTRACTION = re.compile(r"n['’]t\b")
+_AUXILIARIES = frozenset(
+    list_stems("is are was were do does did have has had can ca could will wo would should must")
+)
+_DO = frozenset(list_stems("do does did"))
+_DENIALS = frozenset(list_stems("not never"))
+_STANDS_FOR_IT = frozenset(
+    list_stems("it they he she this that these those there one him her them its their his the")
+)
+_SMALL_WORDS = _STANDS_FOR_IT | frozenset(
+    list_stems(
+        "a an of in on at to for from by with be been being also so thus hence therefore then"
+        " indeed clearly certainly definitely actually really still simply fact overall after all"
+    )
+)
+_SUBORDINATE = frozenset(
+    ["if", "unless", "although", "though", "while", "whereas", "when", "until", "except", "as"]
+)
 
 
 class YesNoConfig(Config):
@@ -147,7 +168,7 @@ def last_word(text: str, question: str) -> tuple[str, Word | None] | None:
 
 def _settle(word: Word, text: str, question: str) -> Word:
     """Give the word that a response says, or both where its last sentence contradicts it."""
-    return word if restated(decided_text(text) or "", question) in (None, word) else "both"
+    return word if read_restatement(decided_text(text) or "", question) in (None, word) else "both"
 
 
 def _last_stated(line: str) -> Word | None:
@@ -221,3 +242,45 @@ def read_word(text: str, *, must_be_whole: bool) -> Word | None:
             return "both"
         second = _SECOND.match(words, second.end("word"))
     return None if is_denied(words, *first.span(1)) else word
+
+
+def read_restatement(text: str, question: str) -> Literal["yes", "no"] | None:
+    """Say whether the last sentence claims what a question asks, or denies it; None if neither.
+
+    >>> question = "Would nickel boil in the core of the earth?"
+    >>> read_restatement("So nickel would not boil there.", question)
+    'no'
+    """
+    asked = _ASKED.findall(question)
+    words = list_stems(asked[-1]) if asked else []
+    line = last_line(cut_remarks(text))
+    if line is None or not words or not _DENIALS.isdisjoint(words):
+        return None
+    sentence = _SENTENCE_END.split(strip_markup(line.text[-2 * _MAX_SENTENCE :]))[-1]
+    verdicts: set[Literal["yes", "no"] | None] = set()
+    for clause in split_clauses(sentence[-_MAX_SENTENCE:]):
+        if clause.lead not in _SUBORDINATE and clause.mark != "?":
+            part = sentence[-_MAX_SENTENCE:][clause.start : clause.end]
+            verdicts.add(_judge_clause(list_stems(_CONTRACTION.sub(" not", part)), words))
+    verdicts.discard(None)
+    return verdicts.pop() if len(verdicts) == 1 else None
+
+
+def _judge_clause(words: list[str], asked: list[str]) -> Literal["yes", "no"] | None:
+    """Compare the words of a clause with those of the question.
+
+    With the verb of the question a clause may have `it`, `there` or `the` for what it leaves out;
+    without, as in `he won` for `did he win`, it leaves out a word at most.
+    """
+    wanted = set(asked) - _SMALL_WORDS - _AUXILIARIES
+    content = set(words) - _SMALL_WORDS - _AUXILIARIES - _DENIALS
+    if not content or not content <= wanted:
+        return None
+    first = next((word for word in asked if word in _AUXILIARIES), "")
+    is_asked_verb = first in words or (first in _DO and not _DO.isdisjoint(words))
+    left_out = wanted - content
+    if is_asked_verb and left_out and _STANDS_FOR_IT.isdisjoint(words):
+        return None
+    if not is_asked_verb and (first not in _DO or len(left_out) > 1):
+        return None
+    return "yes" if _DENIALS.isdisjoint(words) else "no"
