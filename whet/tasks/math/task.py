@@ -19,6 +19,7 @@ from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import question, tree
 from whet.tasks.math.asked_values import asked_values, keeps_order, order_values
 from whet.tasks.math.compare import same_tree
+from whet.tasks.math.constants import same_but_for_constants
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import date_of, exact, time_of
@@ -189,7 +190,8 @@ def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str
         if same_text(gold, answer, rules):
             return gold
     for gold in golds:
-        if _chooses(answer, gold, prompt) or question.restates(answer, gold, prompt):
+        is_stated = _chooses(answer, gold, prompt) or question.restates(answer, gold, prompt)
+        if is_stated or same_but_for_constants(gold, answer, prompt, rules):
             return gold
     return None
 
