@@ -12,6 +12,8 @@ from whet.answers.final_answer import Span, find_boxes
 from whet.tasks.math.parser import readings
 
 MAX_VALUES = 12
+MAX_QUESTION = 8000
+"""What is asked for is looked for in this many characters at the end."""
 MAX_ANSWER = 2000
 """The values of longer answers are not put in order."""
 
@@ -58,6 +60,7 @@ def asked_values(prompt: str) -> tuple[str, ...]:
     >>> asked_values("Compute $f(1), f(2)$, and $f(3)$.")
     ('f(1)', 'f(2)', 'f(3)')
     """
+    prompt = prompt[-MAX_QUESTION:]
     asked = list(_ASKS.finditer(prompt))
     if not asked or _ASKS_MORE.search(prompt, asked[-1].end()):
         return ()
