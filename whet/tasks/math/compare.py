@@ -222,6 +222,8 @@ def _same_sequence(gold: Node, answer: Node, rules: MathConfig) -> bool:
     names = {gold.name, answer.name}
     if "matrix" in names:
         return _same_matrix(gold, answer, rules)
+    if gold.name == "" and answer.name == "{}" and rules.order == "fixed":
+        return _same_in_order(gold.args, answer.args, rules)
     if names == {"{}"} or names == {"{}", ""}:
         return _same_in_any_order(gold.args, answer.args, rules, is_set=True)
     if names == {""} and rules.order == "free":

@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 
 from whet.answers.doubt import CONTRACTION, DENIAL, TURN, any_of
-from whet.answers.final_answer import Span, decided_text, find_boxes, find_tags
+from whet.answers.final_answer import Span, decided_text, find_boxes, find_tags, visible_text
+from whet.tasks.math.asked_values import find_named_boxes
 from whet.tasks.math.meaning import are_same, meaning_of
 from whet.tasks.math.prose import find_in_words
 
@@ -55,14 +56,16 @@ _RETRACTION = re.compile(
 """Behind a box: `scratch that`, `no, wait`, `actually, it is 5`."""
 
 
-def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
+def find_answer(text: str, *, in_parts: bool = False, names: tuple[str, ...] = ()) -> Span | None:
     """Find the answer of a response; None if it gives none.
 
-    With `in_parts` the boxes behind (a), (b), ... or (1), (2), ... are one answer.
+    With `in_parts` the boxes behind (a), (b), ... or (1), (2), ... are one answer, and so are those
+    behind all of `names`.
     """
+    is_named = bool(names) and find_named_boxes(visible_text(text) or "", names) is not None
 
     def is_part(gap: str) -> bool:
-        return bool(in_parts and _PART.search(gap)) or _joins(gap)
+        return is_named or bool(in_parts and _PART.search(gap)) or _joins(gap)
 
     visible = decided_text(text, same=are_same, is_part=is_part)
     if visible is None:
@@ -77,7 +80,7 @@ def find_answer(text: str, *, in_parts: bool = False) -> Span | None:
     elif "<answer>" in visible:
         return None
     else:
-        marked = _last_boxes(visible, in_parts)
+        marked = find_named_boxes(visible, names) or _last_boxes(visible, in_parts)
     stated = _unless_taken_back(visible, marked) if marked else find_in_words(visible)
     return stated and stated.shift(start)
 

@@ -17,7 +17,9 @@ from whet.answers.final_answer import find_boxes
 from whet.errors import DataError
 from whet.tasks.base import FileTask, data_error
 from whet.tasks.math import question, tree
+from whet.tasks.math.asked_values import asked_values, keeps_order, order_values
 from whet.tasks.math.compare import same_tree
+from whet.tasks.math.constants import same_but_for_constants
 from whet.tasks.math.echo import is_echo
 from whet.tasks.math.find import find_answer
 from whet.tasks.math.lexer import date_of, exact, time_of
@@ -80,11 +82,14 @@ class Math(FileTask):
             return _score(Verdict.CORRECT, text.strip(), "the response is the gold answer")
         prompt = "\n".join(message.content for message in problem.prompt)
         in_parts = bool(prompt) and question.has_parts(prompt, golds)
-        span = find_answer(text, in_parts=in_parts)
+        names = asked_values(prompt) if rules.names == "drop" else ()
+        span = find_answer(text, in_parts=in_parts, names=names)
         if span is None or not span.text.strip():
             return _score(Verdict.NO_ANSWER, None, "no answer found")
         answer = _normalise(span.text.strip(), golds, prompt, in_parts=in_parts)
-        rules = _settle_rules(rules, answer, golds, prompt, in_parts=in_parts)
+        answer, *golds = (order_values(one, names) for one in (answer, *golds))
+        is_ordered = in_parts or keeps_order(names, golds)
+        rules = _settle_rules(rules, answer, golds, prompt, is_ordered=is_ordered)
         gold = _match(answer, golds, prompt, rules)
         if gold is None:
             return _score(Verdict.WRONG, answer, "not the gold answer")
@@ -148,10 +153,10 @@ def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) ->
 
 
 def _settle_rules(
-    rules: MathConfig, answer: str, golds: list[str], prompt: str, *, in_parts: bool
+    rules: MathConfig, answer: str, golds: list[str], prompt: str, *, is_ordered: bool
 ) -> MathConfig:
-    """Fix the order where the question has parts or blanks, and what a percent sign means."""
-    if in_parts or (prompt and question.has_blanks(prompt, golds)):
+    """Fix the order where the question has one, or blanks, and what a percent sign means."""
+    if is_ordered or (prompt and question.has_blanks(prompt, golds)):
         rules = _replace_rule(rules, "order", "fixed")
     if rules.percent == "unit" and _is_percent(answer, golds, prompt):
         rules = _replace_rule(rules, "percent", "value")
@@ -184,10 +189,11 @@ def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str
     for gold in question.shorter_golds(golds, prompt):
         if same_text(gold, answer, rules):
             return gold
-    is_stated = (
-        _chooses(answer, gold, prompt) or question.restates(answer, gold, prompt) for gold in golds
-    )
-    return next((gold for gold, is_right in zip(golds, is_stated, strict=True) if is_right), None)
+    for gold in golds:
+        is_stated = _chooses(answer, gold, prompt) or question.restates(answer, gold, prompt)
+        if is_stated or same_but_for_constants(gold, answer, prompt, rules):
+            return gold
+    return None
 
 
 def _chooses(answer: str, gold: str, prompt: str) -> bool | None:
