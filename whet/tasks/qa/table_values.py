@@ -21,7 +21,6 @@ _DROPPED = re.compile(
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
 _INITIAL = re.compile(r"\W*An?\b\W+(?=[^\W\da-z_]\w)")
-_COLON = re.compile(r"\{:\}|\\colon(?![a-z])\s?")
 _CELL_END = re.compile(r"[|\t\n,;\"\[\]]")
 _MAX_PARTS = 256
 MAX_NUMBER_CHARS = 64
@@ -233,7 +232,6 @@ def unit_words(text: str) -> frozenset[str]:
 def plain_text(text: str) -> str:
     """Drop markup, and make dashes, quotes and full-width forms alike."""
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
-    latex = _COLON.sub(":", latex)
     if latex.count("$") % 2:
         latex = re.sub(r"\$(?=\s?-?\s?[0-9.])|(?<=[0-9])\s?\$(?=[\s.]*\Z)", "\ue000", latex)
     plain = unicodedata.normalize("NFKC", strip_markup(latex))
