@@ -59,7 +59,6 @@ _STEP = r"(?:\s{0,3}(?:,|->|→|\\to|\\rightarrow)|[ \t]{0,3}-)\s{0,3}"
 _RUN = rf"[0-9]{{1,5}}(?:{_STEP}[0-9]{{1,5}}(?!\s?:)){{1,2000}}"
 _PATH_WEIGHT = re.compile(r" with (?:a |the )?(?:total )?weight of [0-9]{1,12}")
 _RUN_ALONE = re.compile(_RUN)
-_YES = re.compile(r"(?i)\Ayes\b[\s,:.;!–—-]*")
 _RUNS = re.compile(rf"(?<![\w.,]){_RUN}(?!\w)")
 _STATED_RUN = re.compile(rf"(?:\bis|\bbe|:|=)[\s*\[]{{0,6}}({_RUN})(?!\w)", re.IGNORECASE)
 _OR_ANOTHER = re.compile(r"[\s*\])]{0,4},? ?(?:or|/)[\s*\[(]{0,4}(?:job )?[0-9]")
@@ -177,7 +176,7 @@ def read_walk(text: str) -> tuple[int, ...] | None:
     (0, 1, 2)
     """
     for span in candidates(text):
-        line = _YES.sub("", write_in_line(span).replace('"', "").lstrip()).strip("[]() ")
+        line = re.sub(r"(?i)\A\s*yes\b\W*", "", write_in_line(span).replace('"', "")).strip("[]() ")
         if _RUN_ALONE.fullmatch(line):
             return _numbers(line)
     for part in _closing_parts(text):
