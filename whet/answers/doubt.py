@@ -121,6 +121,16 @@ _SUPPOSED = re.compile(
     re.IGNORECASE,
 )
 """In the sentence before an answer it says that what follows is supposed, doubted or asked."""
+_ASKED_BEFORE = re.compile(
+    r"(?:\A|[.;:!?])[\s*]*(?:(?:so|but|now|and),? )?(?:would|could|can|should|shall|is|are|was|were"
+    r"|does|do|did|will|might|may|must|has|have|what (?:about|if)|how about)\b[^.;!?]*\Z",
+    re.IGNORECASE,
+)
+_ASKED_AFTER = re.compile(
+    r"[^.;!?\n]{0,120}\?(?!\s*(?:yes|indeed|right|correct|sure|certainly|it (?:is|does|would))\b)",
+    re.IGNORECASE,
+)
+"""The sentence around an answer asks about it, and no yes follows: `Would 4 be allowed?`"""
 _DENIED_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,8}(?:\?"
     r"|(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|over|under|up)\b"
@@ -167,6 +177,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
         _DENIED_BEFORE.search(before, max(len(before) - _WORDS_WINDOW, 0)) is not None
         or _SUPPOSED.search(before) is not None
         or _DENIED_AFTER.match(text, end) is not None
+        or (_ASKED_AFTER.match(text, end) and _ASKED_BEFORE.search(before)) is not None
         or (
             _SIGNS.fullmatch(before) is not None
             and _DENIED_ABOVE.search(text, max(start - _WORDS_WINDOW, 0), start) is not None

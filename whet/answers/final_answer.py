@@ -27,6 +27,7 @@ from whet.answers.withdrawal import (
     RETREATING,
     find_other_answer,
     find_replacement,
+    find_restated,
     is_disowned,
     takes_back_all,
 )
@@ -153,6 +154,8 @@ def decided_text(
     if _COMMENT.search(shown) or any(map(shown.__contains__, _HIDING)):
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     finals = _find_finals(shown)
+    if finals and (start := find_restated(shown, finals[-1].text, finals[-1].end, same)):
+        return decided_text(" " * start + shown[start:], same=same, is_part=is_part)
     if len(finals) > 1 and _is_undecided(shown, finals, same, is_part):
         return None
     if not finals and _is_plain(shown):
@@ -381,11 +384,8 @@ def has_open_box(text: str) -> bool:
 
 
 def _last_box_command(text: str) -> re.Match[str] | None:
-    last = None
-    for command in _BOX.finditer(text):
-        if text.startswith("{", command.end()):
-            last = command
-    return last
+    commands = [one for one in _BOX.finditer(text) if text.startswith("{", one.end())]
+    return commands[-1] if commands else None
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:

@@ -7,6 +7,7 @@ right beside an answer. The regular expressions have nothing to backtrack into.
 """
 
 import re
+from collections.abc import Callable
 
 from whet.answers.clauses import split_clauses
 from whet.answers.doubt import is_doubtful
@@ -241,6 +242,42 @@ def _to_plain(value: str) -> str:
     """Write a value without markup, and a small number in digits."""
     plain = _SPACES.sub("", value).lower().rstrip(".,")
     return str(_NUMBER_WORDS.index(plain)) if plain in _NUMBER_WORDS else plain
+
+
+_RESTATES = re.compile(
+    r"\n[ \t>✅•-]*(?P<heading>[#*_]+[ \t]*)?(?:(?:so|thus|hence|therefore),? )?"
+    r"(?:(?:the|my|our) )?(?:(?:final|correct(?:ed)?|revised|updated|new) )*"
+    r"(?:answer|答案)(?: is)?[ \t*_]*(?:[:：=→]|=>|(?(heading)\n|(?!)))[\s*_]*(?P<answer>\S)",
+    re.IGNORECASE,
+)
+_POINTS_BACK = re.compile(
+    r"(?:\b(?:as|see|the|is|it|this|my|answer|in|tags?|box|list|table|grid|order|given|stated|shown"
+    r"|above|same|unchanged|stands|remains|confirmed|verified|checked)\b[ ,.!*]*)+",
+    re.IGNORECASE,
+)
+
+
+def find_restated(text: str, answer: str, end: int, same: Callable[[str, str], bool]) -> int | None:
+    r"""Find the last line behind a marked answer that gives another: `Final answer: 4`.
+
+    >>> text = "<answer>3</answer>\nHmm.\n**Final answer:** 4"
+    >>> text[find_restated(text, "3", 18, lambda one, other: one == other) :]
+    '\n**Final answer:** 4'
+    """
+    matches = list(_RESTATES.finditer(text, end))
+    if not matches:
+        return None
+    last = matches[-1]
+    restated = text[last.start("answer") :].strip()
+    line = restated.partition("\n")[0]
+    if _POINTS_BACK.fullmatch(line):
+        return None
+    is_same = any(same(answer, one) or same(*map(_bare, (answer, one))) for one in (restated, line))
+    return None if is_same else last.start()
+
+
+def _bare(span: str) -> str:
+    return span.strip(" \t\n*.[]()")
 
 
 _CLAIMS = (

@@ -2,8 +2,9 @@
 
 The last statement counts, in the strongest form there is: `<answer>` tags, then `\\boxed{}`, then a
 line that starts with `Answer:`, then the last fenced block, then the text itself: all of it, what
-follows its last line that ends in a colon, its last line, or what that line says it is. A tag or
-box that is opened and not closed is no answer: the response was cut.
+follows its last line that ends in a colon, its last line, or what that line says it is. Below a tag
+or box a line that starts with `Answer:` and gives another answer counts in its place. A tag or box
+that is opened and not closed is no answer: the response was cut.
 """
 
 import re
@@ -40,7 +41,8 @@ MAX_ANSWER_CHARS = 1 << 16
 MAX_LIST_CHARS = 1 << 13
 """Longer lists are read unchanged."""
 _HEADING = re.compile(
-    r"^[ \t*#>✅•-]*(?:the |my )?(?:final |correct )?(?:answer|答案)(?: is)?[ \t*]*"
+    r"^[ \t*#>✅•-]*(?:the |my )?(?:(?:final|correct(?:ed)?|revised|updated|new) )*(?:answer|答案)"
+    r"(?: is)?[ \t*]*"
     r"(?:(?:[:：→–—]|-(?=[ \t])|=>)(?:\*(?=[ \t]))?(?:[ \t]|\*\*)*|\n(?=\s*\S))"
     r"|(?<=[.!?] )(?:I (?:stay|stick|go) with )?(?:final )?answer:[ \t]*",
     re.IGNORECASE | re.MULTILINE,

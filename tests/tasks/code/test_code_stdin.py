@@ -195,7 +195,7 @@ def test_cases_of_another_shape_are_the_problems_fault_whatever_the_response(
 
 
 def test_a_response_without_a_program_has_no_answer() -> None:
-    assert CodeStdin().score(SUM, "print(3)").verdict == Verdict.NO_ANSWER
+    assert CodeStdin().score(SUM, "The sum is 3.").verdict == Verdict.NO_ANSWER
     assert (
         CodeStdin(CodeStdinConfig(whitespace="tokens")).score(SUM, "").verdict == Verdict.NO_ANSWER
     )

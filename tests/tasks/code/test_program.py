@@ -71,5 +71,26 @@ def test_a_text_without_fences_is_a_program_where_it_defines_the_entry(
     assert last_definition(text, "f") == found
 
 
+@pytest.mark.parametrize(
+    ("text", "is_program"),
+    [
+        (CODE, True),
+        ("print(3 * int(input()))", True),
+        ("<think>a draft</think>\n\nn = int(input())\nprint(n)\n", True),
+        ("It is simple:\nprint(3 * int(input()))", False),
+        ("print(3 * int(input()))\nThis prints it.", False),
+        ("Answer: 5", False),
+        ("final", False),
+        ("'All is said.'", False),
+        ("```python\nprint(1)", False),
+        ("~~~\nprint(1)", False),
+    ],
+)
+def test_a_text_without_fences_is_a_program_where_all_of_it_is_one(
+    text: str, is_program: bool
+) -> None:
+    assert (last_program(text) is not None) is is_program
+
+
 def test_a_name_that_is_no_name_is_not_looked_for() -> None:
     assert last_definition("def f(x): pass", "f.*") is None

@@ -18,11 +18,11 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from whet.answers.doubt import is_doubtful
-from whet.answers.withdrawal import find_replacement
 from whet.level_bands import level_band
 from whet.tasks.algorithms import textbook
 from whet.tasks.algorithms.textbook import Array, Matrix
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, grade_final_answer
+from whet.tasks.graphs.named_runs import is_only_remark
 from whet.types import Json, Problem, Score, Split
 
 Item = Decimal | tuple["Item", ...]
@@ -39,8 +39,9 @@ _CLOSING = {"[": "]", "(": ")"}
 _NAMED = re.compile(r"\A\s*(?:index|position|node|vertex|key|value)\s+(-?[0-9.]+\s*)\Z")
 """A single number with what it is."""
 _EXPLANATION = re.compile(
-    r"(?is)(?<=\S)\n\s*\n[*_]*(?:explanation|reasoning|reason|why|note)\b[*_]*:"
-    r"(?!.*(?:\n\s*\n|[:=<\[]|boxed)).*\Z"
+    r"(?s)(?<=\S)\n\s*\n(?:[*_]*(?i:explanation|reasoning|reason|why|note)\b[*_]*:"
+    r"(?!.*(?:\n\s*\n|[:=<\[]|boxed)).*"
+    r"|(?![^\n]*\b(?:input|initial|given|un\w+)\b)[A-Z][^\n\d\[\]=:|<]*\.\s*)\Z"
 )
 """A last paragraph that explains an output and holds no other."""
 _SIZES = ((4, 4), (5, 7), (8, 10), (11, 13), (14, 16))
@@ -78,7 +79,7 @@ class Clrs(GeneratedTask):
         algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
         read = partial(printout_of, label=algorithm.output if algorithm else "")
         explained = _EXPLANATION.search(text, max(len(text) - _MAX_LABELLED, 0))
-        if explained and not is_doubtful(explained[0]) and not find_replacement(explained[0]):
+        if explained and not is_doubtful(explained[0]) and is_only_remark(explained[0]):
             text = text[: explained.start()]
         return grade_final_answer(problem, text, read, _compare, needs="a CLRS printout")
 

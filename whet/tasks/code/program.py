@@ -1,4 +1,5 @@
-"""Find the program in a response: the last fenced block after the thought. Linear in the text.
+"""Find the program in a response: the last fenced block after the thought, without one all of it.
+Linear in the text.
 
 Where a response has several programs the last one counts, or the last that defines the entry,
 whatever the words around them say.
@@ -57,7 +58,7 @@ def _dedent(line: str, width: int) -> str:
 
 
 def last_program(text: str) -> str | None:
-    """Take the last block that holds anything.
+    """Take the last block that holds anything; without fences, a text that is all a program.
 
     A block of no language that is no program, such as a sample of input, does not count beside one
     of Python.
@@ -67,7 +68,8 @@ def last_program(text: str) -> str | None:
     for language, block in reversed(filled):
         if language or not has_named or _is_program(block):
             return block
-    return None
+    bare = _unfenced(text)
+    return bare if not filled and bare and _is_program(bare) else None
 
 
 def last_definition(text: str, name: str) -> str | None:
@@ -78,11 +80,16 @@ def last_definition(text: str, name: str) -> str | None:
             return block
     if closed:
         return last_program(text)
+    bare = _unfenced(text)
+    return bare if bare and _defines(bare, name) else None
+
+
+def _unfenced(text: str) -> str | None:
+    """Take all that a response shows, or what stands between its marks; None with a fence."""
     bare = visible_text(text) or ""
     if "[BEGIN]" in bare:
         bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
-    is_bare = len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare
-    return bare if is_bare and _defines(bare, name) else None
+    return bare if len(bare) <= MAX_PROGRAM_CHARS and "```" not in bare else None
 
 
 def _is_program(block: str) -> bool:

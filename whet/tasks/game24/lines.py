@@ -53,6 +53,7 @@ _RESULT_BOX = re.compile(r"(=[ \t]*)\\boxed ?\{[ \t]*([0-9]{1,6})[ \t]*\}")
 _TAGS = re.compile(r"<answer>([^<]*)</answer>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
 _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
+_THIN_SPACE = re.compile(r"(?<![0-9])\\[,;:! ]|\\[,;:! ](?![0-9])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
 _SENTENCE = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
@@ -297,7 +298,7 @@ def write_plainly(text: str) -> str:
     """
     if "\\" in text:
         text = text.replace("\\left", "").replace("\\right", "").replace("\\div", "/")
-        text = _PRODUCT.sub("*", text)  # `5\frac{1}{5}` is none
+        text = _PRODUCT.sub("*", _THIN_SPACE.sub("", text))  # `5\frac{1}{5}` is none
         for _ in range(3):
             text = _FRACTION.sub(r"((\1)/(\2))", text)
         return _TIMES.sub("*", text)

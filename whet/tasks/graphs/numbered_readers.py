@@ -176,7 +176,8 @@ def read_walk(text: str) -> tuple[int, ...] | None:
     (0, 1, 2)
     """
     for span in candidates(text):
-        if _RUN_ALONE.fullmatch(line := write_in_line(span).replace('"', "").strip("[]() ")):
+        line = re.sub(r"(?i)\A\s*yes\b\W*", "", write_in_line(span).replace('"', "")).strip("[]() ")
+        if _RUN_ALONE.fullmatch(line):
             return _numbers(line)
     for part in _closing_parts(text):
         if inside := list(_RUNS.finditer(part)):
