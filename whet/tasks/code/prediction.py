@@ -28,7 +28,7 @@ from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import program, tests_text
 from whet.tasks.code.closing import (
-    cut_remark,
+    cut_below_assertion,
     find_input,
     find_output,
     is_on_input,
@@ -83,7 +83,9 @@ class CruxEval(CodeTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
-        marked = cut_remark(text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>"))
+        marked = cut_below_assertion(
+            text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>")
+        )
         wanted = read_literal(text_of(problem, "output"))
         if wanted is None:
             raise data_error(problem, "a literal in payload.output", text_of(problem, "output"))
