@@ -163,8 +163,10 @@ def is_on_input(text: str) -> bool:
 def cut_below_assertion(text: str) -> str:
     r"""Cut off a last line of prose below the one assertion of a response.
 
-    >>> cut_below_assertion("assert f(2) == 4\n\nSince 2 is even."), cut_below_assertion("assert f(2) == 4\nNo.")
-    ('assert f(2) == 4', 'assert f(2) == 4\nNo.')
+    >>> cut_below_assertion("assert f(2) == 4\n\nSince 2 is even.")
+    'assert f(2) == 4'
+    >>> cut_below_assertion("assert f(2) == 4\nNo.")
+    'assert f(2) == 4\nNo.'
     """
     remark = _BELOW_ASSERTION.search(text) if text.count("assert ") == 1 else None
     return text[: remark.end()].rstrip() if remark and _is_plain(text[remark.end() :]) else text
