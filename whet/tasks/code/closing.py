@@ -81,6 +81,13 @@ _GIVEN = re.compile(
 )
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf))\s?\{([^{}]*)\}")
 _LATEX_SPACE = re.compile(r"\\(?:[,;:! ]|left(?![a-z])|right(?![a-z])|q?quad(?![a-z]))")
+_CHECK = re.compile(
+    r" \((?:check|verif|test|proof|since|because|as|so)(?:[^()\n]|\([^()\n]*\))*\)(?=[.!*_]*\Z)",
+    re.IGNORECASE,
+)
+"""A remark in brackets at the end of a sentence: `x = 3 (check: 3 + 1 = 4)`."""
+_BELOW_ASSERTION = re.compile(r"^`*assert [^\n]+\n\s*(?=[A-Z][^\n]*\Z)", re.MULTILINE)
+_ARROWS = ("→", "->", "=>", "⇒")
 _DISOWNING = DISOWNING - {"choose", "pick"}
 _EDGE = " .!,*`$"
 
@@ -153,6 +160,24 @@ def is_on_input(text: str) -> bool:
     return _ON_INPUT.search(text[-_MAX_SENTENCE:].rstrip()) is not None
 
 
+def cut_below_assertion(text: str) -> str:
+    r"""Cut off a last line of prose below the one assertion of a response.
+
+    >>> cut_below_assertion("assert f(2) == 4\n\nSince 2 is even.")
+    'assert f(2) == 4'
+    >>> cut_below_assertion("assert f(2) == 4\nNo.")
+    'assert f(2) == 4\nNo.'
+    """
+    remark = _BELOW_ASSERTION.search(text) if text.count("assert ") == 1 else None
+    return text[: remark.end()].rstrip() if remark and _is_plain(text[remark.end() :]) else text
+
+
+def _is_plain(remark: str) -> bool:
+    """Whether a remark neither doubts nor takes back what it is on."""
+    is_plain = DISOWNING.isdisjoint(remark.lower().split())
+    return is_plain and not is_doubtful(remark) and find_replacement(remark) is None
+
+
 def parameters(source: str, entry: str) -> list[str]:
     """List the names by which a function takes its arguments, in order."""
     tree = tests_text.parse_python(source)
@@ -173,6 +198,9 @@ def _sentences(text: str) -> Iterator[str]:
     for span in spans:
         sentence = _NEXT.split(span)[-1]
         if len(sentence) <= _MAX_SENTENCE:
+            check = _CHECK.search(sentence)
+            if check and _is_plain(check[0]):
+                sentence = sentence[: check.start()]
             yield plain_latex(sentence)
 
 
@@ -236,6 +264,7 @@ def _behind_joint(sentence: str, entry: str, read: Callable[[str], object]) -> s
             if not text or read(text) is None:
                 continue
             is_led_to = _leads_to_output(sentence[: joint.start()], joint, entry)
+            is_led_to |= joint["sign"] in _ARROWS and _ends_steps(sentence[: joint.start()], text)
             is_unsure = _is_unsure(sentence, start, len(sentence.rstrip(_EDGE)))
             return text if is_led_to and not is_unsure else None
     return None
@@ -255,6 +284,13 @@ def _leads_to_output(lead: str, joint: re.Match[str], entry: str) -> bool:
     is_named = _NAMED.search(clause) is not None
     is_sum = joint["sign"].startswith("=") and not re.search(r"[^\W\d_]", clause)
     return is_about_call or is_named or is_sum
+
+
+def _ends_steps(lead: str, value: str) -> bool:
+    """Whether an arrow leads from work to a value with quotes or brackets: `sorted → [1, 2]`."""
+    clause = _CLAUSE.split(lead)[-1]
+    is_other = _OTHER_THING.search(_QUOTED.sub("x", clause).removesuffix(" first "))
+    return value[0] in "[({'\"" and " " in clause.strip() and not is_other
 
 
 def _only_piece(sentence: str, read: Callable[[str], object]) -> str | None:

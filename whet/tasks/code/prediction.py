@@ -27,7 +27,14 @@ from typing import Literal, TypeGuard
 from whet.tasks.answers import read_final
 from whet.tasks.base import data_error
 from whet.tasks.code import program, tests_text
-from whet.tasks.code.closing import find_input, find_output, is_on_input, parameters, plain_latex
+from whet.tasks.code.closing import (
+    cut_below_assertion,
+    find_input,
+    find_output,
+    is_on_input,
+    parameters,
+    plain_latex,
+)
 from whet.tasks.code.code_task import (
     CallArguments,
     CodeConfig,
@@ -76,7 +83,9 @@ class CruxEval(CodeTask):
 
     def score(self, problem: Problem, text: str) -> Score:
         """State whether the predicted value is right. Parts: `correct` 0 or 1."""
-        marked = text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>")
+        marked = cut_below_assertion(
+            text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>")
+        )
         wanted = read_literal(text_of(problem, "output"))
         if wanted is None:
             raise data_error(problem, "a literal in payload.output", text_of(problem, "output"))
@@ -154,9 +163,12 @@ class CodeIO(CodeTask):
             return f"the recorded {direction}"
         if direction == "output":
             raise WrongError("another output")
+        entry = text_of(problem, "entry", "main_solution")
+        names = parameters(text_of(problem, "program"), entry)
+        if not isinstance(value, dict) and len(names) == 1:
+            value = {names[0]: value}
         if not isinstance(value, dict):
             raise WrongError("the input is not an object of arguments")
-        entry = text_of(problem, "entry", "main_solution")
         job = {"program": text_of(problem, "program"), "entry": entry}
         wanted = problem.payload.get("output")
         return check_call(self.config, job, ((), value), lambda output: equal(output, wanted))
