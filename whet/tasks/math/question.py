@@ -15,14 +15,16 @@ from whet.tasks.math import tree
 from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.respelling import normal, wording
-from whet.tasks.math.words import CURRENCIES, DIMENSIONS, UNIT_NAMES, UNIT_WORDS
+from whet.tasks.math.words import CURRENCIES, DIMENSIONS, METRIC, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
 """The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
 
 _CHINESE_POWER = re.compile("平方|立方")
+_WRITTEN_POWER = re.compile(r"\^\{?([23])\}?")
+_PREFIXED_OHM = re.compile(r"\b([mkMG])\s?(?:\\Omega|ohm)(?![a-z])")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
-KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
+KNOWN_UNITS = frozenset([*UNIT_NAMES.values(), *METRIC.values(), "^2", "^3"])
 _PLURALS = sorted(
     word
     for word, name in UNIT_WORDS.items()
@@ -31,11 +33,19 @@ _PLURALS = sorted(
     and (word[-1] == "s" or word in ("feet", "inches") or len(word) == 2)
 )
 _ASKED = re.compile(
-    r"\b(?:how many|in|number of|what|convert\b[^.?\n]{0,60}? to)\s+((?:(?:square|cubic|sq)\s+)?"
-    rf"(?:{'|'.join(_PLURALS)}|percent|percentage)\b(?:\s?(?:per\s|/\s?)[a-z]+)?)",
+    r"\b(?:how many|in(?: units of)?|number of|what|convert\b[^.?\n]{0,60}? to)\s+"
+    rf"((?:(?:square|cubic|sq)\s+)?(?:{'|'.join(_PLURALS)}|percent|percentage)\b"
+    r"(?:\^\{?[23]|[²³])?(?:\s?(?:per\s|/\s?)[a-z]+)?)",
     re.IGNORECASE,
 )
 """A unit that a question asks for."""
+_SYMBOLS = sorted({*METRIC, "eV", "Hz", "Pa"}, key=len, reverse=True)
+_ASKED_SYMBOL = re.compile(
+    r"\b(?:in|how many|convert\b[^.?\n]{0,60}? to)\s+(?:(?:the )?units? of\s+)?[\s$\\(]*"
+    rf"(?:\\(?:text|mathrm)\s?\{{[\s~]*)?({'|'.join(_SYMBOLS)})(?![A-Za-z])"
+    r"(?!\s?[\^·⋅*-]|\s?\\c?dot|\s?[²³])",
+)
+"""One whose case matters, alone or the first of a quotient: `in units of keV`."""
 _WORD = re.compile(r"(?!in\b)[A-Za-z]{2,}|[一-龥]", re.IGNORECASE)
 _LETTER = re.compile(r"[0-9](?:\s|\\[,; ]|\\(?:text|mathrm)\s?\{[\s~]*)?([mgshlL]|in)\b")
 """A unit of one letter behind a number."""
@@ -121,7 +131,11 @@ class Question(NamedTuple):
 @lru_cache(256)
 def read_question(prompt: str) -> Question:
     """Find the units, parts and percent signs of a prompt."""
-    asked = {_counted(spell_unit((match[1],))) for match in _ASKED.finditer(prompt)}
+    asked = {
+        _counted(spell_unit((match[1],)))
+        for pattern in (_ASKED, _ASKED_SYMBOL)
+        for match in pattern.finditer(prompt)
+    }
     if re.search(r"\bpounds?\b", prompt, re.IGNORECASE) and ("lb",) in asked:
         asked.add(("sterling",))
     labels = [match[1] for match in _LABEL.finditer(prompt)]
@@ -153,7 +167,8 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
     """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
     parts: list[str] = []
     below = ""
-    text = " ".join(words).replace("/", " per ")
+    text = _WRITTEN_POWER.sub(r" ^\1", normal(" ".join(words))).replace("/", " per ")
+    text = _PREFIXED_OHM.sub(r"\1ohm", text)
     for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
         lower = word.lower()
         if lower == "per":
@@ -165,7 +180,7 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
         elif word in ("Mg", "MG"):
             parts.append(below + "t")
         elif lower not in ("of", "the", "unit", "units"):
-            parts.append(below + UNIT_NAMES.get(lower, lower))
+            parts.append(below + (METRIC.get(word) or UNIT_NAMES.get(lower, lower)))
     return tuple(sorted(parts))
 
 
