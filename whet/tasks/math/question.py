@@ -90,6 +90,9 @@ _DOTS = re.compile(r"[+·*]\s*(?:\.\.\.|…|\\[cl]?dots(?![a-z]))\s*[+·*]")
 _REWRITE = re.compile(
     r"(?i)\b(?:factor|expand|simplif|multiply|rewrite|write|express|complet|combine|reduce)"
 )
+_VALUE_OF = r"\b(?:value of|find|compute|calculate|determine|evaluate|what is)(?: the value of)?"
+_MAX_ASKED = 60
+_LISTS = re.compile(r"[,;]|\band\b")
 _SUM = re.compile(r"[A-Za-z0-9)²³]\s*[-+−/*]\s*[A-Za-z0-9(]")
 _VECTOR = re.compile(r"\([^()=]*,[^()=]*\)")
 _SPACE = re.compile(r"[\s${}]+|\\[,;! ]")
@@ -194,7 +197,7 @@ def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
     if not units or any(_unit_of(reading) for reading in readings(gold)):
         return False
     unit = units[0]
-    if not all(part.removeprefix("/") in KNOWN_UNITS for part in unit):
+    if not all(part.removeprefix("/") in KNOWN_UNITS for part in _counted(unit) or unit):
         return False
     question = read_question(prompt)
     if question.asked and readings(answer)[0].node.kind == "relation":  # 1 h = 60 min
@@ -272,10 +275,12 @@ def drop_labels(answer: str) -> str:
 
 
 def drop_question(answer: str, prompt: str) -> str:
-    """Take the last side of an equation that starts with what is to be rewritten or worked out.
+    """Take what an equation gives for what is to be rewritten or worked out, its first side.
 
     >>> drop_question("x^2 - 1 = (x-1)(x+1)", "Factor $x^2-1$.")
     '(x-1)(x+1)'
+    >>> drop_question("a - b = 2", "Find $a-b$."), drop_question("b - a = 2", "Find $a-b$.")
+    ('2', 'b - a = 2')
     """
     sides = answer.strip(" $.").split("=")
     first, last = sides[0], sides[-1]
@@ -285,7 +290,16 @@ def drop_question(answer: str, prompt: str) -> str:
     is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,{}]", "", prompt)
     if (is_asked and last.strip() and _REWRITE.search(prompt)) or _is_worked_out(first, last):
         return last.strip()
-    return answer
+    is_one = len(sides) > 1 and not _LISTS.search(answer) and 2 < len(formula) <= _MAX_ASKED
+    value = "=".join(sides[1:]).strip() if is_one and _asks_value(formula, prompt) else ""
+    return value or answer
+
+
+def _asks_value(formula: str, prompt: str) -> bool:
+    """Whether a question asks for the value of a formula, written without spaces and braces."""
+    spelled = r"[\s{}]*".join(map(re.escape, formula))
+    asks = rf"(?:{_VALUE_OF})[\s$\\(]*{spelled}[\s}}]*(?=\$|\\\)|[.?,;:_]|is\b|i[fn]\b|when\b|\Z)"
+    return re.search(asks, prompt, re.IGNORECASE) is not None
 
 
 def _is_worked_out(first: str, last: str) -> bool:

@@ -52,8 +52,8 @@ _UNITS = _word_lists(
     degree: degree degrees; radian: rad radian radians; mph: mph; kmh: kmh kph;
     percent: percent percentage pct; N: newton newtons; J: joule joules; square: square sq;
     cubic: cubic; W: watt watts; V: volt volts; Hz: hz hertz; Pa: pa pascal pascals; K: kelvin;
-    eV: ev electronvolt electronvolts; yuan: 元 yuan; t: 吨; euro: euro euros eur; sterling: sterling; ohm: ohm ohms;
-    mol: mol mole moles
+    eV: ev electronvolt electronvolts; yuan: 元 yuan; t: 吨; euro: euro euros eur;
+    sterling: sterling; ohm: ohm ohms; mol: mol mole moles
     """
 )
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
@@ -113,9 +113,10 @@ _REMARK = re.compile(
     any_of(DENIAL, FALSE, CHOICE, UNSURE, TURN, "rather|instead|but|no|none|false|untrue|invalid")
     + "|"
     + any_of(
-        "is|are|was|were|be|would|should|must|can|mistake|error|sure|mod|modulo|when|where|for"
-        "|true|correct|yes"
+        "is|are|was|were|be|would|should|must|mistake|error|sure|mod|modulo|when|where|for|true"
+        "|correct|yes"
     )
+    + r"|\b(?<!per )(?<!/)(?<!each )can\b(?!\s*\Z)|[^\W\d_]+ (?<!per )(?<!each )can\Z"
     + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
     re.IGNORECASE,
 )
