@@ -31,6 +31,12 @@ _NUMBER = re.compile(
     r"(?:[eE](?P<power>[-+]?[0-9]{1,2}))?(?:\s?/\s?(?P<below>[0-9]+))?"
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?([-+]?[0-9]{1,40})\s?\}\s?\{\s?([0-9]{1,40})\s?\}")
+_EXACT = re.compile(
+    r"(?:[A-Za-z](?:\([^()=]{1,60}\))?\s?=\s?)?(?P<value>-?[0-9]{1,15}\s?/\s?[0-9]{1,15})"
+    r"(?:\s?(?:≈|\\approx|=)\s?(?P<decimal>-?[0-9]{1,15}(?:\.(?P<decimals>[0-9]{1,15}))?)"
+    r"(?P<percent>\s?%)?)?"
+)
+"""A fraction with its name before it, and behind it what it is as a decimal."""
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
 _SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
@@ -221,6 +227,26 @@ def quantity(text: str) -> Quantity | None:
     is_glued = bool(after) and after[0].isalpha() and scale == 1
     unit = unit_words(f"{match['currency'] or ''} {rest}")
     return Quantity(value=value * scale, unit=unit, is_glued=is_glued)
+
+
+def read_forms(text: str) -> list[str]:
+    r"""List the forms of one value in `P = \frac{5}{13} \approx 0.385`, if the decimal rounds it.
+
+    >>> read_forms("P = 5/13 ≈ 0.385"), read_forms("5/13 = 38.5%")
+    (['5/13', '0.385'], ['5/13', '38.5%'])
+    >>> read_forms("5/13 ≈ 0.39"), read_forms("0.385")
+    ([], [])
+    """
+    match = _EXACT.fullmatch(_FRACTION.sub(r"\1/\2", plain_text(text)).strip().rstrip("."))
+    exact = quantity(match["value"]) if match else None
+    if match is None or exact is None:
+        return []
+    if not match["decimal"]:
+        return [match["value"]]
+    scale = 100 if match["percent"] else 1
+    step = Fraction(1, 10 ** len(match["decimals"] or ""))
+    is_rounding = 2 * abs(exact.value * scale - Fraction(match["decimal"])) <= step
+    return [match["value"], match["decimal"] + (match["percent"] or "")] if is_rounding else []
 
 
 def unit_words(text: str) -> frozenset[str]:
