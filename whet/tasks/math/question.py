@@ -15,7 +15,7 @@ from whet.tasks.math import tree
 from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.respelling import normal, wording
-from whet.tasks.math.words import CURRENCIES, DIMENSIONS, METRIC, UNIT_NAMES, UNIT_WORDS
+from whet.tasks.math.words import CURRENCIES, DIMENSIONS, PREFIXED_UNITS, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
 """The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
@@ -24,7 +24,7 @@ _CHINESE_POWER = re.compile("平方|立方")
 _WRITTEN_POWER = re.compile(r"\^\{?([23])\}?")
 _PREFIXED_OHM = re.compile(r"\b([mkMG])\s?(?:\\Omega|ohm)(?![a-z])")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
-KNOWN_UNITS = frozenset([*UNIT_NAMES.values(), *METRIC.values(), "^2", "^3"])
+KNOWN_UNITS = frozenset([*UNIT_NAMES.values(), *PREFIXED_UNITS.values(), "^2", "^3"])
 _PLURALS = sorted(
     word
     for word, name in UNIT_WORDS.items()
@@ -39,7 +39,7 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 """A unit that a question asks for."""
-_SYMBOLS = sorted({*METRIC, "eV", "Hz", "Pa"}, key=len, reverse=True)
+_SYMBOLS = sorted({*PREFIXED_UNITS, "eV", "Hz", "Pa"}, key=len, reverse=True)
 _ASKED_SYMBOL = re.compile(
     r"\b(?:in|how many|convert\b[^.?\n]{0,60}? to)\s+(?:(?:the )?units? of\s+)?[\s$\\(]*"
     rf"(?:\\(?:text|mathrm)\s?\{{[\s~]*)?({'|'.join(_SYMBOLS)})(?![A-Za-z])"
@@ -183,7 +183,7 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
         elif word in ("Mg", "MG"):
             parts.append(below + "t")
         elif lower not in ("of", "the", "unit", "units"):
-            parts.append(below + (METRIC.get(word) or UNIT_NAMES.get(lower, lower)))
+            parts.append(below + (PREFIXED_UNITS.get(word) or UNIT_NAMES.get(lower, lower)))
     return tuple(sorted(parts))
 
 

@@ -77,15 +77,15 @@ _PREFIXED = _word_lists(
     N: n micro m k M; ohm: m k M G
     """
 )
-METRIC: dict[str, str] = {}
+PREFIXED_UNITS: dict[str, str] = {}
 """Spellings of units with a prefix, whose case tells milli from mega: `mW`, `MW`, `megawatts`."""
 DIMENSIONS = {unit: name for name, units in _DIMENSIONS.items() for unit in units.split()}
 """What the units of a kind measure."""
 for _base, _signs in _PREFIXED.items():
     for _sign in _signs.split():
         _unit = _sign + _base
-        METRIC |= {_unit: _unit, _unit.replace("l", "L"): _unit}
-        METRIC |= {_PREFIXES[_sign] + word: _unit for word in _UNITS[_base].split()}
+        PREFIXED_UNITS |= {_unit: _unit, _unit.replace("l", "L"): _unit}
+        PREFIXED_UNITS |= {_PREFIXES[_sign] + word: _unit for word in _UNITS[_base].split()}
         DIMENSIONS[_unit] = DIMENSIONS[_base]
 PERCENT_WORDS = word_set(_UNITS["percent"])
 _COUNTED = (

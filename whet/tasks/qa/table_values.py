@@ -49,6 +49,14 @@ _NO_UNIT = re.compile(
     r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
+_ABOVE = re.compile(
+    r"(?<=\w)\s(?:longer|more|higher|greater|larger|older|taller|heavier) than (?:the )?"
+    r"(?:overall )?(?:average|mean|median)(?: of all)?[\s.}$]*\Z"
+)
+"""Behind a number and its unit it says that this is a difference, not a limit."""
+_FALLS_SHORT = re.compile(
+    r"(?i)\b(?:short(?:er|est)?|less|fewer|lower|smaller|younger|lighter|below|under)\b"
+)
 _SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
 _QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
 _SIGNS = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | _QUOTES)
@@ -127,7 +135,7 @@ def _is_same(gold: str, answer: str, rule: ComparisonRule) -> bool:
     if form and (form == text_form(answer) or _open_form(gold) == _open_form(answer)):
         return not _is_other_name(gold, answer, rule.question)
     left = quantity(gold)
-    right = quantity(answer)
+    right = quantity(answer if _FALLS_SHORT.search(rule.question) else _ABOVE.sub("", answer))
     if left is None or right is None or left.is_glued:
         return False
     return _is_equal(left, right, rule)
