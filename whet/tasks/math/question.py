@@ -15,14 +15,16 @@ from whet.tasks.math import tree
 from whet.tasks.math.numeric import same_value
 from whet.tasks.math.parser import Reading, readings
 from whet.tasks.math.respelling import normal, wording
-from whet.tasks.math.words import CURRENCIES, DIMENSIONS, UNIT_NAMES, UNIT_WORDS
+from whet.tasks.math.words import CURRENCIES, DIMENSIONS, PREFIXED_UNITS, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
 """The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
 
 _CHINESE_POWER = re.compile("平方|立方")
+_WRITTEN_POWER = re.compile(r"\^\{?([23])\}?")
+_PREFIXED_OHM = re.compile(r"\b([mkMG])\s?(?:\\Omega|ohm)(?![a-z])")
 _POWERS = {"square": "^2", "sq": "^2", "平方": "^2", "cubic": "^3", "立方": "^3"}
-KNOWN_UNITS = frozenset(UNIT_NAMES.values()) | {"^2", "^3"}
+KNOWN_UNITS = frozenset([*UNIT_NAMES.values(), *PREFIXED_UNITS.values(), "^2", "^3"])
 _PLURALS = sorted(
     word
     for word, name in UNIT_WORDS.items()
@@ -31,11 +33,19 @@ _PLURALS = sorted(
     and (word[-1] == "s" or word in ("feet", "inches") or len(word) == 2)
 )
 _ASKED = re.compile(
-    r"\b(?:how many|in|number of|what|convert\b[^.?\n]{0,60}? to)\s+((?:(?:square|cubic|sq)\s+)?"
-    rf"(?:{'|'.join(_PLURALS)}|percent|percentage)\b(?:\s?(?:per\s|/\s?)[a-z]+)?)",
+    r"\b(?:how many|in(?: units of)?|number of|what|convert\b[^.?\n]{0,60}? to)\s+"
+    rf"((?:(?:square|cubic|sq)\s+)?(?:{'|'.join(_PLURALS)}|percent|percentage)\b"
+    r"(?:\^\{?[23]|[²³])?(?:\s?(?:per\s|/\s?)[a-z]+)?)",
     re.IGNORECASE,
 )
 """A unit that a question asks for."""
+_SYMBOLS = sorted({*PREFIXED_UNITS, "eV", "Hz", "Pa"}, key=len, reverse=True)
+_ASKED_SYMBOL = re.compile(
+    r"\b(?:in|how many|convert\b[^.?\n]{0,60}? to)\s+(?:(?:the )?units? of\s+)?[\s$\\(]*"
+    rf"(?:\\(?:text|mathrm)\s?\{{[\s~]*)?({'|'.join(_SYMBOLS)})(?![A-Za-z])"
+    r"(?!\s?[\^·⋅*-]|\s?\\c?dot|\s?[²³])",
+)
+"""One whose case matters, alone or the first of a quotient: `in units of keV`."""
 _WORD = re.compile(r"(?!in\b)[A-Za-z]{2,}|[一-龥]", re.IGNORECASE)
 _LETTER = re.compile(r"[0-9](?:\s|\\[,; ]|\\(?:text|mathrm)\s?\{[\s~]*)?([mgshlL]|in)\b")
 """A unit of one letter behind a number."""
@@ -80,6 +90,9 @@ _DOTS = re.compile(r"[+·*]\s*(?:\.\.\.|…|\\[cl]?dots(?![a-z]))\s*[+·*]")
 _REWRITE = re.compile(
     r"(?i)\b(?:factor|expand|simplif|multiply|rewrite|write|express|complet|combine|reduce)"
 )
+_VALUE_OF = r"\b(?:value of|find|compute|calculate|determine|evaluate|what is)(?: the value of)?"
+_MAX_ASKED = 60
+_LISTS = re.compile(r"[,;]|\band\b")
 _SUM = re.compile(r"[A-Za-z0-9)²³]\s*[-+−/*]\s*[A-Za-z0-9(]")
 _VECTOR = re.compile(r"\([^()=]*,[^()=]*\)")
 _SPACE = re.compile(r"[\s${}]+|\\[,;! ]")
@@ -121,7 +134,11 @@ class Question(NamedTuple):
 @lru_cache(256)
 def read_question(prompt: str) -> Question:
     """Find the units, parts and percent signs of a prompt."""
-    asked = {_counted(spell_unit((match[1],))) for match in _ASKED.finditer(prompt)}
+    asked = {
+        _counted(spell_unit((match[1],)))
+        for pattern in (_ASKED, _ASKED_SYMBOL)
+        for match in pattern.finditer(prompt)
+    }
     if re.search(r"\bpounds?\b", prompt, re.IGNORECASE) and ("lb",) in asked:
         asked.add(("sterling",))
     labels = [match[1] for match in _LABEL.finditer(prompt)]
@@ -153,7 +170,8 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
     """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
     parts: list[str] = []
     below = ""
-    text = " ".join(words).replace("/", " per ")
+    text = _WRITTEN_POWER.sub(r" ^\1", normal(" ".join(words))).replace("/", " per ")
+    text = _PREFIXED_OHM.sub(r"\1ohm", text)
     for word in _CHINESE_POWER.sub(r" \g<0> ", text).split():
         lower = word.lower()
         if lower == "per":
@@ -165,7 +183,7 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
         elif word in ("Mg", "MG"):
             parts.append(below + "t")
         elif lower not in ("of", "the", "unit", "units"):
-            parts.append(below + UNIT_NAMES.get(lower, lower))
+            parts.append(below + (PREFIXED_UNITS.get(word) or UNIT_NAMES.get(lower, lower)))
     return tuple(sorted(parts))
 
 
@@ -179,7 +197,7 @@ def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
     if not units or any(_unit_of(reading) for reading in readings(gold)):
         return False
     unit = units[0]
-    if not all(part.removeprefix("/") in KNOWN_UNITS for part in unit):
+    if not all(part.removeprefix("/") in KNOWN_UNITS for part in _counted(unit) or unit):
         return False
     question = read_question(prompt)
     if question.asked and readings(answer)[0].node.kind == "relation":  # 1 h = 60 min
@@ -257,10 +275,12 @@ def drop_labels(answer: str) -> str:
 
 
 def drop_question(answer: str, prompt: str) -> str:
-    """Take the last side of an equation that starts with what is to be rewritten or worked out.
+    """Take what an equation gives for what is to be rewritten or worked out, its first side.
 
     >>> drop_question("x^2 - 1 = (x-1)(x+1)", "Factor $x^2-1$.")
     '(x-1)(x+1)'
+    >>> drop_question("a - b = 2", "Find $a-b$."), drop_question("b - a = 2", "Find $a-b$.")
+    ('2', 'b - a = 2')
     """
     sides = answer.strip(" $.").split("=")
     first, last = sides[0], sides[-1]
@@ -270,7 +290,16 @@ def drop_question(answer: str, prompt: str) -> str:
     is_asked = len(formula) > 2 and f"${formula}$" in re.sub(r"[\s.,{}]", "", prompt)
     if (is_asked and last.strip() and _REWRITE.search(prompt)) or _is_worked_out(first, last):
         return last.strip()
-    return answer
+    is_one = len(sides) > 1 and not _LISTS.search(answer) and 2 < len(formula) <= _MAX_ASKED
+    value = "=".join(sides[1:]).strip() if is_one and _asks_value(formula, prompt) else ""
+    return value or answer
+
+
+def _asks_value(formula: str, prompt: str) -> bool:
+    """Whether a question asks for the value of a formula, written without spaces and braces."""
+    spelled = r"[\s{}]*".join(map(re.escape, formula))
+    asks = rf"(?:{_VALUE_OF})[\s$\\(]*{spelled}[\s}}]*(?=\$|\\\)|[.?,;:_]|is\b|i[fn]\b|when\b|\Z)"
+    return re.search(asks, prompt, re.IGNORECASE) is not None
 
 
 def _is_worked_out(first: str, last: str) -> bool:

@@ -51,8 +51,9 @@ _UNITS = _word_lists(
     month: month months; year: yr yrs year years; dollar: dollar dollars usd; cent: cent cents;
     degree: degree degrees; radian: rad radian radians; mph: mph; kmh: kmh kph;
     percent: percent percentage pct; N: newton newtons; J: joule joules; square: square sq;
-    cubic: cubic; W: watt watts; V: volt volts; Hz: hz hertz; Pa: pa; K: kelvin; eV: ev;
-    yuan: 元 yuan; t: 吨; euro: euro euros eur; sterling: sterling; ohm: ohm ohms
+    cubic: cubic; W: watt watts; V: volt volts; Hz: hz hertz; Pa: pa pascal pascals; K: kelvin;
+    eV: ev electronvolt electronvolts; yuan: 元 yuan; t: 吨; euro: euro euros eur;
+    sterling: sterling; ohm: ohm ohms; mol: mol mole moles
     """
 )
 UNIT_WORDS = {word: name for name, words in _UNITS.items() for word in words.split()}
@@ -63,11 +64,29 @@ _DIMENSIONS = _word_lists(
     """
     length: mm cm m km in ft yd mi; mass: mg g kg lb oz t; volume: ml l; angle: degree radian;
     time: s min h; calendar: day week month year; money: dollar cent euro sterling yuan;
-    share: percent
+    share: percent; energy: eV J; power: W; voltage: V; frequency: Hz; pressure: Pa; force: N;
+    resistance: ohm
     """
 )
+_PREFIXES = {"n": "nano", "micro": "micro", "m": "milli", "c": "centi", "k": "kilo"}
+_PREFIXES |= {"M": "mega", "G": "giga", "T": "tera"}
+_PREFIXED = _word_lists(
+    """
+    m: n micro m c k; s: n micro m; g: micro m k; l: micro m c; eV: n micro m k M G T;
+    J: n micro m k M G T; W: n micro m k M G T; V: n micro m k M; Hz: m k M G T; Pa: m k M G;
+    N: n micro m k M; ohm: m k M G
+    """
+)
+PREFIXED_UNITS: dict[str, str] = {}
+"""Spellings of units with a prefix, whose case tells milli from mega: `mW`, `MW`, `megawatts`."""
 DIMENSIONS = {unit: name for name, units in _DIMENSIONS.items() for unit in units.split()}
 """What the units of a kind measure."""
+for _base, _signs in _PREFIXED.items():
+    for _sign in _signs.split():
+        _unit = _sign + _base
+        PREFIXED_UNITS |= {_unit: _unit, _unit.replace("l", "L"): _unit}
+        PREFIXED_UNITS |= {_PREFIXES[_sign] + word: _unit for word in _UNITS[_base].split()}
+        DIMENSIONS[_unit] = DIMENSIONS[_base]
 PERCENT_WORDS = word_set(_UNITS["percent"])
 _COUNTED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
@@ -94,9 +113,10 @@ _REMARK = re.compile(
     any_of(DENIAL, FALSE, CHOICE, UNSURE, TURN, "rather|instead|but|no|none|false|untrue|invalid")
     + "|"
     + any_of(
-        "is|are|was|were|be|would|should|must|can|mistake|error|sure|mod|modulo|when|where|for"
-        "|true|correct|yes"
+        "is|are|was|were|be|would|should|must|mistake|error|sure|mod|modulo|when|where|for|true"
+        "|correct|yes"
     )
+    + r"|\b(?<!per )(?<!/)(?<!each )can\b(?!\s*\Z)|[^\W\d_]+ (?<!per )(?<!each )can\Z"
     + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
     re.IGNORECASE,
 )

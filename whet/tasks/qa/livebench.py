@@ -44,7 +44,23 @@ _WORD = re.compile(r"\w[\w '’./&!-]*")
 _TOKEN = re.compile(r"\w+")
 _MARGIN = re.compile(r"[ \t]*(?:>[ \t]*)*(?:(?:[0-9]{1,2}[.)]|[-*•])[ \t]+|```[a-z]*\s*\Z)?")
 """What stands before a line of a quotation, a list or a fenced block."""
-_WRAPPED = re.compile(r"(\*\*|[\"“])([^*\"“”]+)(?:\*\*|[\"”])\Z")
+_WRAPPED = re.compile(r"(\*\*|[\"“`])([^*\"“”`]+)(?:\*\*|[\"”`])\Z")
+_LABELLED = re.compile(
+    r"\A([\s*_#]*(?:here is |this is )?(?:the |my )?(?:corrected|fixed|mended|revised|edited|final"
+    r"|output|result|answer|solution)(?: (?:text|version|sentences?|answer|story|order|output))?"
+    r"[\s*_]*:[*_]*)[ \t]+(?=\S)",
+    re.IGNORECASE,
+)
+"""A label that says that what follows it on its line is the answer."""
+_DRAFT = re.compile(
+    r"[\s*_]*(?:(?:my|the|first|second|rough|initial) ?)*(?:draft|attempt|try)\b", re.I
+)
+_REFUSED = re.compile(
+    r"[.?!] (?:no\b|(?:that|this|it)(?:'s| is| was) (?:wrong|not right|incorrect|not correct))"
+    r"[^.?!]*[.!]?\Z",
+    re.IGNORECASE,
+)
+"""The last sentence of a draft refuses it: `He paid first? No, he must order before.`"""
 _SENTENCE_SIGN = " . "
 _CHANGES = re.compile(
     any_of(TURN, CHOICE, "should|must|could|might|may|either|another|better|both|version"),
@@ -210,8 +226,11 @@ def _holds_only(given: str, gold: Sequence[str], is_order: bool) -> bool:
     >>> _holds_only("The fixed text:\\n> A cat.\\nI changed one word.", ["A cat."], False)
     True
     """
-    bare = (_MARGIN.sub("", line, count=1).strip() for line in given.splitlines())
-    lines = [_WRAPPED.sub(r"\2", line) for line in bare if line]
+    bare = [_MARGIN.sub("", line, count=1).strip() for line in given.splitlines()]
+    if sum(_LABELLED.match(line) is not None for line in bare) > 1:
+        return False
+    split = (part for line in bare for part in _LABELLED.sub(r"\1\n", line).split("\n"))
+    lines = [_WRAPPED.sub(r"\2", line.strip()) for line in split if line.strip()]
     wanted = _SENTENCE_SIGN.join(gold)
     if len(lines) > _MAX_LINES or len(given) > 2 * len(wanted) + _MAX_REMARKS:
         return False
@@ -223,7 +242,9 @@ def _holds_only(given: str, gold: Sequence[str], is_order: bool) -> bool:
             if key == wanted or not wanted.startswith(key):
                 break
         if key == wanted:
-            others = [*lines[:start], *lines[end:]]
+            is_last = end == len(lines)
+            others = [line for line in lines[:start] if not _is_rejected(line, is_last)]
+            others += lines[end:]
             is_alone = not any(_is_version(line, gold, is_order) for line in others)
             return is_alone and _lead_to(lines[:start]) and _only_explain(lines[end:])
     return False
@@ -236,6 +257,11 @@ def _is_version(line: str, gold: Sequence[str], is_order: bool) -> bool:
         return True
     words = Counter(_TOKEN.findall(" ".join(gold).casefold()))
     return 2 * (words & Counter(_TOKEN.findall(plain))).total() > words.total()
+
+
+def _is_rejected(line: str, is_last: bool) -> bool:
+    """Whether a line above the last one tries out a version and ends by refusing it."""
+    return is_last and _DRAFT.match(line) is not None and _REFUSED.search(line) is not None
 
 
 def _lead_to(lines: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ from whet.tasks.qa.table_values import (
     agrees,
     plain_text,
     quantity,
+    read_forms,
     split_list,
     unit_words,
 )
@@ -97,8 +98,9 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
     if len(golds) > 1:
         states = _states_list if all(map(quantity, golds)) else _states_parts
         return "|" not in gold and states(golds, plain, rule)
-    if is_explicit and not _EQUATION.fullmatch(plain):
-        return agrees(golds[0], plain, rule)
+    forms = read_forms(text)
+    if forms or (is_explicit and not _EQUATION.fullmatch(plain)):
+        return any(agrees(golds[0], form, rule) for form in forms or [plain])
     plain = _SENTENCE_END.split(plain.strip())[-1]
     if _is_unsure(plain):
         return False

@@ -31,6 +31,12 @@ _NUMBER = re.compile(
     r"(?:[eE](?P<power>[-+]?[0-9]{1,2}))?(?:\s?/\s?(?P<below>[0-9]+))?"
 )
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?([-+]?[0-9]{1,40})\s?\}\s?\{\s?([0-9]{1,40})\s?\}")
+_EXACT = re.compile(
+    r"(?:[A-Za-z](?:\([^()=]{1,60}\))?\s?=\s?)?(?P<value>-?[0-9]{1,15}\s?/\s?[0-9]{1,15})"
+    r"(?:\s?(?:≈|\\approx|=)\s?(?P<decimal>-?[0-9]{1,15}(?:\.(?P<decimals>[0-9]{1,15}))?)"
+    r"(?P<percent>\s?%)?)?"
+)
+"""A fraction with its name before it, and behind it what it is as a decimal."""
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
 _SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
@@ -43,6 +49,14 @@ _NO_UNIT = re.compile(
     r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
 )
 """With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
+_ABOVE = re.compile(
+    r"(?<=\w)\s(?:longer|more|higher|greater|larger|older|taller|heavier) than (?:the )?"
+    r"(?:overall )?(?:average|mean|median)(?: of all)?[\s.}$]*\Z"
+)
+"""Behind a number and its unit it says that this is a difference, not a limit."""
+_FALLS_SHORT = re.compile(
+    r"(?i)\b(?:short(?:er|est)?|less|fewer|lower|smaller|younger|lighter|below|under)\b"
+)
 _SMALL_WORDS = frozenset(["of", "the", "in", "a", "an", "us", "total"])
 _QUOTES = {"’": "'", "‘": "'", "“": '"', "”": '"'}
 _SIGNS = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | _QUOTES)
@@ -121,7 +135,7 @@ def _is_same(gold: str, answer: str, rule: ComparisonRule) -> bool:
     if form and (form == text_form(answer) or _open_form(gold) == _open_form(answer)):
         return not _is_other_name(gold, answer, rule.question)
     left = quantity(gold)
-    right = quantity(answer)
+    right = quantity(answer if _FALLS_SHORT.search(rule.question) else _ABOVE.sub("", answer))
     if left is None or right is None or left.is_glued:
         return False
     return _is_equal(left, right, rule)
@@ -221,6 +235,26 @@ def quantity(text: str) -> Quantity | None:
     is_glued = bool(after) and after[0].isalpha() and scale == 1
     unit = unit_words(f"{match['currency'] or ''} {rest}")
     return Quantity(value=value * scale, unit=unit, is_glued=is_glued)
+
+
+def read_forms(text: str) -> list[str]:
+    r"""List the forms of one value in `P = \frac{5}{13} \approx 0.385`, if the decimal rounds it.
+
+    >>> read_forms("P = 5/13 ≈ 0.385"), read_forms("5/13 = 38.5%")
+    (['5/13', '0.385'], ['5/13', '38.5%'])
+    >>> read_forms("5/13 ≈ 0.39"), read_forms("0.385")
+    ([], [])
+    """
+    match = _EXACT.fullmatch(_FRACTION.sub(r"\1/\2", plain_text(text)).strip().rstrip("."))
+    exact = quantity(match["value"]) if match else None
+    if match is None or exact is None:
+        return []
+    if not match["decimal"]:
+        return [match["value"]]
+    scale = 100 if match["percent"] else 1
+    step = Fraction(1, 10 ** len(match["decimals"] or ""))
+    is_rounding = 2 * abs(exact.value * scale - Fraction(match["decimal"])) <= step
+    return [match["value"], match["decimal"] + (match["percent"] or "")] if is_rounding else []
 
 
 def unit_words(text: str) -> frozenset[str]:
