@@ -41,8 +41,7 @@ _MAPPING = re.compile(r'\{(?:\s*"?[0-9]{1,4}"?\s*:\s*"?[0-9]{1,4}"?\s*,?)+\s*\}'
 """`{0: 1, 1: 0}`"""
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
 _EITHER = re.compile(
-    r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}"
-    r"(?:(?:maybe|perhaps|possibly|else)\W{1,3})?(?=\[)",
+    r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}(?:[a-z]{1,20}[^\w\[\]]{1,3}){0,4}(?=\[)",
     re.IGNORECASE,
 )
 _EDGES_AT_END = re.compile(
@@ -104,15 +103,15 @@ def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
 def find_other_choice(text: str, *, num_lists: int = 1) -> str | None:
     """Cut a text behind an answer that is given beside the last one; None without one.
 
-    There is an "or" in the last line with any list, or there are more lists than an answer has.
+    Nothing is left where the last line with any list offers two: with an "or" it gives neither.
 
-    >>> find_other_choice("It is [A] or [B]."), find_other_choice("[0], [1]", num_lists=2)
-    ('It is [A]', None)
+    >>> find_other_choice("It is [A] or [B]."), find_other_choice("It is [A], [B].")
+    ('', 'It is [A]')
     """
     end = text.rfind("]") + 1
     start = text.rfind("\n", 0, end) + 1
-    if choice := _EITHER.search(text, start, end):
-        return text[: choice.start() + 1]
+    if _EITHER.search(text, start, end):
+        return ""
     before = find_row(text[:end])[:-num_lists]
     return text[: before[-1].end + 1] if before else None
 
