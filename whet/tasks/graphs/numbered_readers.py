@@ -275,7 +275,8 @@ def _closing_parts(text: str) -> Iterator[str]:
     if "###" in text:
         heading = make_span(text, text.rfind("###") + 3, len(text))
         is_last = all("\n" not in text[heading.start : part.start].strip() for part in parts)
-        parts = [heading, *parts] if is_last else parts
+        is_box = box is not None and heading.text.strip("$*. \t\n") == text[box.start : box.end]
+        parts = [heading, *parts] if is_last and not is_box else parts
     for part in parts:
         is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
         if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
