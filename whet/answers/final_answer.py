@@ -72,6 +72,7 @@ _MARKUP = re.compile(r"\\(?:text|mathrm|math)?(?:bf|it|tt|rm)?(?![a-z])|[\s$*`\\
 _THOUGHT = "(?:think|thinking|thought|reasoning)>"
 _THOUGHT_START = re.compile(f"<{_THOUGHT}")
 _THOUGHT_END = re.compile(f"</{_THOUGHT}")
+_TAG = re.compile("</?answer>", re.IGNORECASE)
 _BOX = re.compile(r"\\?(?:boxed|fbox|framebox)(?![a-zA-Z])\s?")
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
 _WORDS = re.compile(r"[^\W\d_]")
@@ -153,6 +154,7 @@ def decided_text(
         return None
     if _COMMENT.search(shown) or any(map(shown.__contains__, _HIDING)):
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
+    shown = _TAG.sub(lambda tag: tag[0].lower(), shown)
     finals = _find_finals(shown)
     if finals and (start := find_restated(shown, finals[-1].text, finals[-1].end, same)):
         return decided_text(" " * start + shown[start:], same=same, is_part=is_part)
@@ -166,10 +168,9 @@ def decided_text(
 
 def _cut_withdrawn(text: str, last: Span) -> str | None:
     """Blank out a last answer that is taken back for another; None where it is for no other."""
-    is_led_away = False
-    for lead in _find_leads(text, last.start):
-        if (lead.endswith(OF) or _has_word(lead, DISOWNING)) and is_disowned(lead):
-            is_led_away = True
+    leads = _find_leads(text, last.start)
+    suspects = [lead for lead in leads if lead.endswith(OF) or _has_word(lead, DISOWNING)]
+    is_led_away = any(map(is_disowned, suspects))
     tail = text[last.end : last.end + REMARK_WINDOW].removeprefix("</answer>")
     if not _WORDS.search(tail):
         is_asked = tail.lstrip(_DRESS).startswith("?")
@@ -320,8 +321,7 @@ def _is_undecided(
 
 def find_tags(text: str, tag: str = "answer") -> list[Span]:
     """List the texts between `<tag>` and `</tag>`, over any number of lines."""
-    opening = f"<{tag}>"
-    closing = f"</{tag}>"
+    opening, closing = f"<{tag}>", f"</{tag}>"
     spans: list[Span] = []
     start = 0
     while (end := text.find(closing, start)) >= 0:

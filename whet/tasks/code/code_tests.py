@@ -64,7 +64,7 @@ class CodeFunction(CodeTask):
 
 
 class CodePytest(CodeTask):
-    """Run a test module against the last program of a response."""
+    """Run a test module against the last program of a response that is no test itself."""
 
     name = "code_pytest"
     config: CodePytestConfig
@@ -76,7 +76,7 @@ class CodePytest(CodeTask):
             raise data_error(problem, "tests in payload.tests", tests.tests)
         if reason := tests_text.pytest_fault(tests.tests):
             raise data_error(problem, "tests that can run here", reason)
-        return _score_tests(self.config, tests, program.last_program(text))
+        return _score_tests(self.config, tests, program.last_module(text, tests.module))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

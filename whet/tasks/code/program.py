@@ -72,6 +72,19 @@ def last_program(text: str) -> str | None:
     return bare if not filled and bare and _is_program(bare) else None
 
 
+def last_module(text: str, name: str) -> str | None:
+    """Take the last program that is no test of the module: one that imports it, or only tests.
+
+    >>> last_module("```\\nx = 1\\n```\\n```\\nfrom solution import x\\n```", "solution")
+    'x = 1'
+    """
+    last = last_program(text)
+    if last is None or not _is_test(last, name):
+        return last
+    programs = [block for _, block in blocks(text) if _is_program(block)]
+    return next((block for block in reversed(programs) if not _is_test(block, name)), last)
+
+
 def last_definition(text: str, name: str) -> str | None:
     """Take the last block that defines a name, else the last; without fences, a text that does."""
     closed = blocks(text)
@@ -103,6 +116,14 @@ def _is_program(block: str) -> bool:
         if isinstance(part, ast.Call | ast.stmt) and not isinstance(part, ast.AnnAssign):
             return True
     return False
+
+
+def _is_test(block: str, module: str) -> bool:
+    """Whether a block imports the module, or defines tests and nothing else."""
+    if re.search(rf"^(?:from|import)[ \t]+{re.escape(module)}\b", block, re.MULTILINE):
+        return True
+    defined = re.findall(r"^(?:def|class)[ \t]+(\w+)", block, re.MULTILINE)
+    return bool(defined) and all(one.startswith(("test_", "Test")) for one in defined)
 
 
 def _defines(block: str, name: str) -> bool:

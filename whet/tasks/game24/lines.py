@@ -73,19 +73,23 @@ _CHECK = re.compile(
     r"\b[a-z ]*[.!]?\Z)",
     re.IGNORECASE,
 )
+_ORDER = "(?i:first|second|third|then|next|now|finally|lastly)"
 _STEP_LEAD = re.compile(
-    r"(?:(?:(?:that|this|which) leaves|leaving|then|next|now|finally|lastly)\b[0-9, ]{0,20}"
-    r"(?:and )?[0-9]{0,4}[:,]|(?:step )?[1-3][.):]|[-*•]) (?=[(0-9-])",
+    rf"(?:(?:(?:that|this|which) leaves|leaving|{_ORDER})\b[0-9, ]{{0,20}}"
+    rf"(?:and )?[0-9]{{0,4}}[:,]|{_ORDER}|(?:step )?[1-3][.):]|[-*•]) (?=[(0-9-])",
     re.IGNORECASE,
 )
 """What stands before a step: `that leaves 1: `, `2. `."""
 _STEP_END = re.compile(rf"({_EQUATION})[,;.] (?:then |and )?")
 _STEPS = re.compile(
-    rf"^(?:{_STEP_END.pattern})+(?=[0-9(]|(?i:so|thus|hence|therefore)\b)", re.MULTILINE
+    rf"^(?:(?:{_ORDER}[:,]? )?{_STEP_END.pattern})+"
+    rf"(?=[0-9(]|{_ORDER}\b|(?i:so|thus|hence|therefore)\b|[A-Z][a-z]+[.!]?$)",
+    re.MULTILINE,
 )
 """Steps with which a line begins: `7 - 6 = 1, 13 * 1 = 13`."""
 _AFTER_24 = re.compile(
-    r"(?<=[= ]24)(?:[.!]|(?:,| [—–-])? (?:as|which|using|with|since|because|for|where|so)\b"
+    r"(?<=[= ]24)(?:[.!]|(?:,| [—–-])? (?:as|which|using|with|since|because|for|where|so"
+    r"|and (?:each|every|all))\b"
     r"[\w ,'’*/+=()-]*[.]?| \([a-z][a-z ,']*\)[.]?)\Z",
     re.IGNORECASE,
 )

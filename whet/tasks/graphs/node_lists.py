@@ -41,10 +41,11 @@ _MAPPING = re.compile(r'\{(?:\s*"?[0-9]{1,4}"?\s*:\s*"?[0-9]{1,4}"?\s*,?)+\s*\}'
 """`{0: 1, 1: 0}`"""
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
 _EITHER = re.compile(
-    r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}"
-    r"(?:(?:maybe|perhaps|possibly|else)\W{1,3})?(?=\[)",
+    r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}(?:[a-z]{1,20}[^\w\[\]]{1,3}){0,4}(?=\[)",
     re.IGNORECASE,
 )
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
+_BOTH = re.compile(r"\b(?:can be|both|each|equally)\b")
 _EDGES_AT_END = re.compile(
     r"(?<![\w,-])([0-9]{1,5}-[0-9]{1,5}(?:, ?[0-9]{1,5}-[0-9]{1,5})++)[^0-9,;\n]{0,80}\Z"
 )
@@ -104,15 +105,18 @@ def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
 def find_other_choice(text: str, *, num_lists: int = 1) -> str | None:
     """Cut a text behind an answer that is given beside the last one; None without one.
 
-    There is an "or" in the last line with any list, or there are more lists than an answer has.
+    Nothing is left where the last line with any list offers two and does not say that both hold.
 
-    >>> find_other_choice("It is [A] or [B]."), find_other_choice("[0], [1]", num_lists=2)
-    ('It is [A]', None)
+    >>> find_other_choice("It is [A] or [B]."), find_other_choice("It can be [A] or [B].")
+    ('', 'It can be [A]')
     """
     end = text.rfind("]") + 1
     start = text.rfind("\n", 0, end) + 1
     if choice := _EITHER.search(text, start, end):
-        return text[: choice.start() + 1]
+        rest, _, _ = text[choice.end() :].partition("\n")
+        words = _IN_BRACKETS.sub(" ", f"{text[start : choice.start()]}] {rest}")
+        both_hold = _BOTH.search(words) and not is_doubtful(words)
+        return text[: choice.start() + 1] if both_hold else ""
     before = find_row(text[:end])[:-num_lists]
     return text[: before[-1].end + 1] if before else None
 

@@ -79,7 +79,7 @@ _OTHER_LINE = re.compile(r"\n[ \t]*[^\s][^\n]*\n")
 _HEAD = re.compile(r"(?i)\b(?:the|there)\b")  # where a statement may start
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z])")
 _ROW = re.compile(
-    r"(?im)(?:(?:\bnode[ _]{0,3}|\b[hx]_?|^[\s{*-]{0,9}|[,{]\s?)\{?([0-9]{1,5})\}?"
+    r"(?im)(?:(?:\bnode[ _]{0,3}|\b[hx]_?|^[\s{*-]{0,9}|[,{:;]\s?)\{?([0-9]{1,5})\}?"
     r"\s{0,3}(?::|=|→|->|\bis|\bbecomes)|\|[ \t]{0,9}(?:node )?([0-9]{1,5})[ \t]{0,9}\|)\s{0,3}"
     r"[\[(]\s{0,3}(-?[0-9]{1,9})\s{0,3},\s{0,3}(-?[0-9]{1,9})\s{0,3}[\])]"
     r"|^[ \t]{0,9}\|[ \t]{0,9}(?:node )?([0-9]{1,5})[ \t]{0,9}\|[ \t]{0,9}(-?[0-9]{1,9})"
@@ -267,15 +267,15 @@ def read_statement(kind: str, pair: tuple[int, int] | None, text: str) -> str | 
 def _closing_parts(text: str) -> Iterator[str]:
     """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
     box = last_box(text)
-    ends = text.find("</answer>", text.rfind("<answer>"))
     parts = [box] if box else []
-    if "<answer>" in text:
-        start = text.rfind("<answer>") + len("<answer>")
-        parts.append(make_span(text, start, len(text) if ends < 0 else ends))
+    if (tag := text.rfind("<answer>")) >= 0:
+        end = text.find("</answer>", tag)
+        parts.append(make_span(text, tag + len("<answer>"), len(text) if end < 0 else end))
     if "###" in text:
         heading = make_span(text, text.rfind("###") + 3, len(text))
         is_last = all("\n" not in text[heading.start : part.start].strip() for part in parts)
-        parts = [heading, *parts] if is_last else parts
+        is_box = box is not None and heading.text.strip("$*. \t\n") == text[box.start : box.end]
+        parts = [heading, *parts] if is_last and not is_box else parts
     for part in parts:
         is_short = len(part.text) <= max(_SHORT, 6 * part.text.count(","))
         if is_short and not is_denied(text, _strip_signs(text, part.start), part.end):
