@@ -5,7 +5,6 @@ from statistics import fmean
 
 import pytest
 from small import Pipeline, Said, check_clock, cut_after, whet, write
-from whet.rollout.dynamic_sampling import DynamicSamplingConfig
 
 from bench.kill_resume import facts
 from whet.algos.settings import AlgoConfig
@@ -15,6 +14,7 @@ from whet.grading.grader import Grader
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
 from whet.recipes.rl import RLConfig, build_request, sampling_at, step_metrics
+from whet.rollout.step_groups import DynamicSamplingConfig
 from whet.stages.training import Session, vary_problem
 from whet.store.files import write_json
 from whet.store.run import RunStore

@@ -133,7 +133,7 @@ def list_alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[
 
 
 def find_row(text: str) -> list[Span]:
-    """Find the lists that end a text with no words between them, in one line or in lines alone.
+    r"""Find the lists that end a text with no words between them, in one line or in lines alone.
 
     >>> [one.text for one in find_row("Of [C], these:\n[A], [B]\n[A [a], C]")]
     ['A', 'B', 'A [a], C']
