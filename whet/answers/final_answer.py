@@ -156,7 +156,8 @@ def decided_text(
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     shown = _TAG.sub(lambda tag: tag[0].lower(), shown)
     finals = _find_finals(shown)
-    if finals and (start := find_restated(shown, finals[-1].text, finals[-1].end, same)):
+    has_more_lines = bool(finals) and shown.find("\n", finals[-1].end) >= 0
+    if has_more_lines and (start := find_restated(shown, finals[-1].text, finals[-1].end, same)):
         return decided_text(" " * start + shown[start:], same=same, is_part=is_part)
     if len(finals) > 1 and _is_undecided(shown, finals, same, is_part):
         return None

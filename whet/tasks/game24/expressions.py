@@ -26,6 +26,16 @@ _MAX_DEPTH = 32
 _NUMBER = re.compile(NUMBER)
 _PIECE = re.compile(r"[0-9]{1,9}|[-+*/()]")
 _EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
+_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
+_TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
+_PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
+"""Where a product has no sign: `5(5 - 1/5)`."""
+_BRACKETS = str.maketrans("[]", "()")
+_THIN_SPACE = re.compile(r"(?<![0-9])\\[,;:! ]|\\[,;:! ](?![0-9])")
+SIGNS = str.maketrans(
+    dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
+)
+"""How models write * - / otherwise."""
 
 
 @lru_cache(_CACHE_SIZE)
@@ -118,9 +128,9 @@ def parse_expression(text: str) -> Expression | None:
     def take() -> str:
         return pieces.pop() if pieces else ""
 
-    def read_chain(symbols: str, depth: int) -> Value | None:
+    def read_operations(symbols: str, depth: int) -> Value | None:
         """Read a sum of products, or a product of atoms."""
-        read_operand = partial(read_chain, "*/") if symbols == "+-" else read_atom
+        read_operand = partial(read_operations, "*/") if symbols == "+-" else read_atom
         value = read_operand(depth)
         while pieces and pieces[-1] in symbols:
             value = combine(value, take(), read_operand(depth))
@@ -135,13 +145,42 @@ def parse_expression(text: str) -> Expression | None:
         if piece != "(":
             leaves.append(int(piece))  # a ValueError where it is no number
             return leaves[-1], 1
-        value = read_chain("+-", depth + 1)
+        value = read_operations("+-", depth + 1)
         if take() != ")":
             raise ValueError("not closed")
         return value
 
     try:
-        value = read_chain("+-", 0)
+        value = read_operations("+-", 0)
     except ValueError:
         return None
     return None if pieces else Expression(value, tuple(sorted(leaves)))
+
+
+def write_plainly(text: str) -> str:
+    r"""Write LaTeX, square brackets and products without a sign as plain expressions.
+
+    >>> write_plainly("[5(3 - 1)]"), write_plainly(r"5 \times \frac{6}{7}")
+    ('(5*(3 - 1))', '5 * ((6)/(7))')
+    """
+    if "\\" in text:
+        text = text.replace("\\left", "").replace("\\right", "").replace("\\div", "/")
+        text = _PRODUCT.sub("*", _THIN_SPACE.sub("", text))  # `5\frac{1}{5}` is none
+        for _ in range(3):
+            text = _FRACTION.sub(r"((\1)/(\2))", text)
+        return _TIMES.sub("*", text)
+    return _PRODUCT.sub("*", text.translate(_BRACKETS))
+
+
+def read_chain(text: str, target: int = TARGET[0]) -> Expression | None:
+    """Read an expression, alone or with others equal to it, of which the first counts.
+
+    >>> read_chain("6 * (13 - 9) = 6 * 4 = 24").leaves
+    (6, 9, 13)
+    """
+    parts = [part.strip() for part in text.split("=")]
+    if parts[0] == str(target):
+        parts = [*parts[1:], parts[0]]
+    first, *others = map(parse_expression, parts)
+    are_equal = all(other is not None and other.value == (target, 1) for other in others)
+    return first if are_equal else None

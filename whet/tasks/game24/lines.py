@@ -5,26 +5,39 @@ step       `13 - 1 = 12`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 1
 roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
 answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
            `6 * (13 - 1 - 8)`; `6(13 - 1 - 8) = 6 * 4 = 24`; `no solution`, in whatever words the
-           last sentence says so
+           last sentence says so; in a field of a JSON object, or in the last sentence:
+           `Use 6 * (8 - 8 / 2) instead: 8 / 2 = 4, ...`
 """
 
 import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from whet.answers.doubt import CHOICE, FALSE, TURN, any_of, cut_remarks, is_doubtful, strip_lead
+from whet.answers.doubt import (
+    CHOICE,
+    FALSE,
+    TURN,
+    any_of,
+    cut_remarks,
+    is_denied,
+    is_doubtful,
+    strip_lead,
+)
 from whet.answers.withdrawal import DISOWNING, RETREATING, is_disowned
 from whet.tasks.answers import strip_text_commands
 from whet.tasks.game24.expressions import (
     NUMBER,
-    TARGET,
+    SIGNS,
     Expression,
     State,
     Value,
     parse_expression,
+    read_chain,
     read_value,
+    write_plainly,
     write_value,
 )
+from whet.tasks.literals import last_object, read_field
 
 MAX_LINE_CHARS = 512
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
@@ -51,9 +64,6 @@ _GOES_ON = re.compile(r"[ \t]*(?:\\\\)?[ \t]*\n[ \t]*&?[ \t]*=")
 _RESULT_BOX = re.compile(r"(=[ \t]*)\\boxed ?\{[ \t]*([0-9]{1,6})[ \t]*\}")
 """A box around the result of an equation only."""
 _TAGS = re.compile(r"<answer>([^<]*)</answer>")
-_FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
-_TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
-_THIN_SPACE = re.compile(r"(?<![0-9])\\[,;:! ]|\\[,;:! ](?![0-9])")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
 _SENTENCE = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:the |one |a |my )?(?:final |possible )?"
@@ -112,13 +122,6 @@ _EQUALS = re.compile(
     r"(?<=[0-9)]),? (?:which )?(?:equals|is equal to|gives|makes|yields|is) (?=24\b)"
 )
 _WORKS = re.compile(r"(?<=[0-9)]),? (?:which )?works\Z")
-_PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
-"""Where a product has no sign: `5(5 - 1/5)`."""
-SIGNS = str.maketrans(
-    dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
-)
-"""How models write * - / otherwise."""
-_BRACKETS = str.maketrans("[]", "()")
 _CROSS = re.compile(r"(?<=[0-9)])\s?[xX]\s?(?=[0-9(])")
 _HAND = (
     r"(?:(?:these|the|this|all|your)(?: (?:given|four|same|of|the|these))*"
@@ -188,6 +191,14 @@ _HEDGES = re.compile(
     r"(?i)(?<!\bwe )\b(?:may|might)\b(?! not)|\b(?:maybe|perhaps|possibly|think|guess|unsure)\b"
 )
 """So it does in a sentence before."""
+_NEXT_SENTENCE = re.compile(r"(?<=[.!]) +(?=[A-Z$\\*])")
+_USE = re.compile(
+    r"(?:(?:so|then|but),? )?(?:(?:you|we|I) (?:can )?)?(?:use|take|write|play) "
+    r"(?P<expression>[0-9(][0-9 ()*/+-]*?)(?: instead)?"
+    r"(?:[:;,] (?P<steps>(?:[0-9 ()*/+=,;-]|\b(?:then|and|so|gives|makes|is)\b)*= ?24))?",
+    re.IGNORECASE,
+)
+"""A sentence that says what to use, and perhaps the steps that this takes."""
 
 
 class Left(NamedTuple):
@@ -249,6 +260,31 @@ def unbox_result(text: str) -> str:
     return _RESULT_BOX.sub(r"\1\2", text)
 
 
+def write_object(text: str) -> str:
+    """Write a JSON object that ends a text as the line of its answer.
+
+    >>> write_object('{"expression": "4 * 6", "value": 24}')
+    '{"expression": "4 * 6", "value": 24}'
+    >>> write_object('{"expression": "4 * (7 - 8 / 8)", "value": 24}')
+    '\\nAnswer: 4 * (7 - 8 / 8)'
+    """
+    item = last_object(text) if text.rstrip("`\n ").endswith("}") else None
+    answer = read_field(item, _read_hand) if item else None
+    if item is None or answer is None:
+        return text
+    start = text.rfind(item)
+    lead = text[:start].rstrip("`,;\n ").rpartition("\n")[2]
+    is_led_away = "{" in lead or lead.endswith("}") or is_disowned(lead)
+    if is_led_away or is_denied(text, start, start + len(item)):
+        return text
+    return f"{text[:start]}\nAnswer: {answer.text}"
+
+
+def read_lines(lines: list[str]) -> list[Line]:
+    """Read the lines of a response, the last one perhaps by its last sentence."""
+    return [*map(read_line, lines[:-1]), read_line(lines[-1]) or _read_sentence(lines[-1])]
+
+
 def without_checks(lines: list[str]) -> list[str]:
     """Leave out lines at the end that check or explain an answer and do not doubt it."""
     num = len(lines)
@@ -292,35 +328,6 @@ def read_line(line: str) -> Line:
     if match := _ROLL_BACK.fullmatch(line):
         return RollBackLine(_read_left(match[1] or ""))
     return read_answer_line(line)
-
-
-def write_plainly(text: str) -> str:
-    r"""Write LaTeX, square brackets and products without a sign as plain expressions.
-
-    >>> write_plainly("[5(3 - 1)]"), write_plainly(r"5 \times \frac{6}{7}")
-    ('(5*(3 - 1))', '5 * ((6)/(7))')
-    """
-    if "\\" in text:
-        text = text.replace("\\left", "").replace("\\right", "").replace("\\div", "/")
-        text = _PRODUCT.sub("*", _THIN_SPACE.sub("", text))  # `5\frac{1}{5}` is none
-        for _ in range(3):
-            text = _FRACTION.sub(r"((\1)/(\2))", text)
-        return _TIMES.sub("*", text)
-    return _PRODUCT.sub("*", text.translate(_BRACKETS))
-
-
-def read_chain(text: str, target: int = TARGET[0]) -> Expression | None:
-    """Read an expression, alone or with others equal to it, of which the first counts.
-
-    >>> read_chain("6 * (13 - 9) = 6 * 4 = 24").leaves
-    (6, 9, 13)
-    """
-    parts = [part.strip() for part in text.split("=")]
-    if parts[0] == str(target):
-        parts = [*parts[1:], parts[0]]
-    first, *others = map(parse_expression, parts)
-    are_equal = all(other is not None and other.value == (target, 1) for other in others)
-    return first if are_equal else None
 
 
 def read_answer_line(line: str) -> AnswerLine | None:
@@ -442,3 +449,26 @@ def _without_reason(last: str, line: str) -> list[str]:
         if not _NO_REASON.search(reason) and not _LEAVES_OPEN.search(reason):
             forms.append(line[: behind.start()])
     return forms
+
+
+def _read_sentence(line: str) -> AnswerLine | None:
+    """Read the answer in the last sentence of a line; None if it doubts or says something else."""
+    *before, sentence = _NEXT_SENTENCE.split(line)
+    start = len(line) - len(sentence)
+    is_foreign = before and is_disowned(f"{before[-1].rstrip('.!')}:")
+    if len(line) > MAX_LINE_CHARS or is_foreign or is_denied(line, start, len(line)):
+        return None
+    if start and (answer := _read_hand(sentence)):
+        return answer
+    use = _USE.fullmatch(strip_dress(sentence).rstrip(".! "))
+    if use is None or is_doubtful(use["steps"] or ""):
+        return None
+    steps = map(parse_expression, map(str.strip, EXPRESSIONS.findall(use["steps"] or "")))
+    answer = read_answer_line(use["expression"].strip())
+    is_whole = has_hand(answer) and all(len(step.leaves) < 4 for step in steps if step)
+    return answer if is_whole else None
+
+
+def _read_hand(text: str) -> AnswerLine | None:
+    answer = read_line(text.translate(SIGNS))
+    return answer if isinstance(answer, AnswerLine) and has_hand(answer) else None

@@ -20,7 +20,6 @@ from whet.errors import DataError
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
 from whet.tasks.game24 import traces
-from whet.tasks.game24.claims import read_lines, write_object
 from whet.tasks.game24.expressions import (
     TARGET,
     State,
@@ -39,8 +38,10 @@ from whet.tasks.game24.lines import (
     StepLine,
     lines_of,
     read_answer_line,
+    read_lines,
     without_checks,
     write_no_solution,
+    write_object,
 )
 from whet.tasks.game24.traces import NO_SOLUTION, Length, TraceFormat
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id

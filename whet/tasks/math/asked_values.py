@@ -73,7 +73,7 @@ def asked_values(prompt: str) -> tuple[str, ...]:
 
 def keeps_order(names: tuple[str, ...], golds: list[str]) -> bool:
     """Whether a gold answer lists one value for each name, and none of them is a solution."""
-    return bool(names) and any(
+    return any(
         reading.node.kind == "seq"
         and len(reading.node.args) == len(names)
         and not all(part.kind == "seq" for part in reading.node.args)
@@ -91,7 +91,7 @@ def order_values(answer: str, names: tuple[str, ...]) -> str:
     if len(answer) > MAX_ANSWER:
         return answer
     labels = [label for name in names for label in _label(name).finditer(answer)]
-    if not names or len(labels) != len(names):
+    if len(labels) != len(names):
         return answer
     starts = sorted(label.start() for label in labels)
     ends = dict(zip(starts, [*starts[1:], len(answer)], strict=True))
@@ -104,7 +104,7 @@ def order_values(answer: str, names: tuple[str, ...]) -> str:
 def find_named_boxes(text: str, names: tuple[str, ...]) -> Span | None:
     """Read one box for each value, its name before or in it; None unless these are all boxes."""
     boxes = [box for box in find_boxes(text) if box.text.strip()]
-    if not names or len(boxes) != len(names):
+    if len(boxes) != len(names):
         return None
     end = 0
     value_by_name = {}

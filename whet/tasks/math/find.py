@@ -80,7 +80,8 @@ def find_answer(text: str, *, in_parts: bool = False, names: tuple[str, ...] = (
     elif "<answer>" in visible:
         return None
     else:
-        marked = find_named_boxes(visible, names) or _last_boxes(visible, in_parts)
+        named = find_named_boxes(visible, names) if names else None
+        marked = named or _last_boxes(visible, in_parts)
     stated = _unless_taken_back(visible, marked) if marked else find_in_words(visible)
     return stated and stated.shift(start)
 

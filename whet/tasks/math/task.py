@@ -82,13 +82,15 @@ class Math(FileTask):
             return _score(Verdict.CORRECT, text.strip(), "the response is the gold answer")
         prompt = "\n".join(message.content for message in problem.prompt)
         in_parts = bool(prompt) and question.has_parts(prompt, golds)
-        names = asked_values(prompt) if rules.names == "drop" else ()
+        names = asked_values(prompt) if prompt and rules.names == "drop" else ()
         span = find_answer(text, in_parts=in_parts, names=names)
         if span is None or not span.text.strip():
             return _score(Verdict.NO_ANSWER, None, "no answer found")
         answer = _normalise(span.text.strip(), golds, prompt, in_parts=in_parts)
-        answer, *golds = (order_values(one, names) for one in (answer, *golds))
-        is_ordered = in_parts or keeps_order(names, golds)
+        is_ordered = in_parts
+        if names:
+            answer, *golds = (order_values(one, names) for one in (answer, *golds))
+            is_ordered = in_parts or keeps_order(names, golds)
         rules = _settle_rules(rules, answer, golds, prompt, is_ordered=is_ordered)
         gold = _match(answer, golds, prompt, rules)
         if gold is None:

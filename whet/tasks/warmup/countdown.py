@@ -16,8 +16,16 @@ from whet.answers.pieces import last_sentence
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.expressions import SYMBOLS, Expression, Value, combine
-from whet.tasks.game24.lines import SIGNS, read_chain, unbox_result, write_plainly
+from whet.tasks.game24.expressions import (
+    SIGNS,
+    SYMBOLS,
+    Expression,
+    Value,
+    combine,
+    read_chain,
+    write_plainly,
+)
+from whet.tasks.game24.lines import unbox_result
 from whet.tasks.generated import GeneratedConfig, GeneratedTask
 from whet.types import Json, Problem, Score, Split
 
