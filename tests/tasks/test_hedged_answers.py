@@ -147,12 +147,14 @@ def test_lists_that_are_disowned_are_not_read(text: str, is_read: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "other"),
     [
-        ("[0, 1] or [1, 2]", "[0, 1]"),
-        ("### [0, 1, 2] or maybe [0, 2, 2]", "### [0, 1, 2]"),
+        ("[0, 1] or [1, 2]", ""),
+        ("### [0, 1, 2] or maybe [0, 2, 2]", ""),
+        ("Both hold: [0, 1] or [1, 2]", "Both hold: [0, 1]"),
+        ("It can be [0, 1] or [1, 2]", "It can be [0, 1]"),
         ("Either [0, 1] or [1, 2] may work.\n\n[0, 1]", None),
     ],
 )
-def test_the_first_of_lists_with_or_between_them_is_judged_too(
+def test_of_lists_with_or_between_them_none_counts_unless_both_are_said_to_hold(
     text: str, other: str | None
 ) -> None:
     assert find_other_choice(text) == other

@@ -45,7 +45,7 @@ _EITHER = re.compile(
     re.IGNORECASE,
 )
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
-_BOTH = re.compile(r"\b(?:can be|both|each|equally)\b")
+_BOTH = re.compile(r"\b(?:can be|both|each|equally)\b", re.IGNORECASE)
 _EDGES_AT_END = re.compile(
     r"(?<![\w,-])([0-9]{1,5}-[0-9]{1,5}(?:, ?[0-9]{1,5}-[0-9]{1,5})++)[^0-9,;\n]{0,80}\Z"
 )
