@@ -301,8 +301,7 @@ def _is_undecided(
     is_part: Callable[[str], bool],
 ) -> bool:
     """Whether different answers end a text with few words between them, none of which decides."""
-    last = finals[-1]
-    after = last
+    last = after = finals[-1]
     if len(finals) == MAX_MARKS:
         return False  # a model caught in a loop
     for final in reversed(finals[:-1]):

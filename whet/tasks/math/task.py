@@ -87,16 +87,14 @@ class Math(FileTask):
         if span is None or not span.text.strip():
             return _score(Verdict.NO_ANSWER, None, "no answer found")
         answer = _normalise(span.text.strip(), golds, prompt, in_parts=in_parts)
-        is_ordered = in_parts
         if names:
             answer, *golds = (order_values(one, names) for one in (answer, *golds))
-            is_ordered = in_parts or keeps_order(names, golds)
+        is_ordered = in_parts or (bool(names) and keeps_order(names, golds))
         rules = _settle_rules(rules, answer, golds, prompt, is_ordered=is_ordered)
         gold = _match(answer, golds, prompt, rules)
         if gold is None:
             return _score(Verdict.WRONG, answer, "not the gold answer")
-        is_boxed = "boxed" in text
-        if fault := _find_fault(answer, gold, golds, prompt, rules, is_boxed=is_boxed):
+        if fault := _find_fault(answer, gold, golds, prompt, rules, is_boxed="boxed" in text):
             return _score(Verdict.WRONG, answer, fault)
         return _score(Verdict.CORRECT, answer, "the same as the gold answer")
 
