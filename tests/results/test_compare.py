@@ -96,6 +96,14 @@ def test_the_terminal_says_what_differs_and_whether_the_data_can_tell(
     assert f"page in {tmp_path / 'c.html'}" in said.err
 
 
+def test_a_difference_that_no_chance_explains_has_a_p_below_a_thousandth(tmp_path: Path) -> None:
+    none = evaluation(tmp_path / "a", [0] * 40, seed=1, temperature=1.0)
+    all_right = evaluation(tmp_path / "b", [2] * 40, seed=1, temperature=0.5)
+    page = build_comparison([none, all_right])
+    assert page.headline.startswith("temperature 0.5 scores higher than temperature 1.0")
+    assert page.detail.endswith(", p < 0.001.")
+
+
 def test_single_seeds_and_problems_that_are_not_shared_are_said(tmp_path: Path) -> None:
     one = evaluation(tmp_path / "a", [2, 0], seed=1, temperature=1.0)
     other = evaluation(tmp_path / "b", [2, 0, 1], seed=1, temperature=0.5)

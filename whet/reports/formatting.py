@@ -63,6 +63,16 @@ def p_value(chance: float) -> str:
     return "< 0.001" if chance < 0.001 else number(chance, 3)
 
 
+def p_equation(chance: float) -> str:
+    """Write a p-value in a sentence.
+
+    >>> p_equation(0.0321), p_equation(2e-9)
+    ('p = 0.032', 'p < 0.001')
+    """
+    written = p_value(chance)
+    return f"p {written}" if written.startswith("<") else f"p = {written}"
+
+
 def number(value: float, digits: int) -> str:
     """Write a number with fixed decimals, thousands separators, a true minus and no minus zero."""
     text = f"{value:,.{digits}f}"

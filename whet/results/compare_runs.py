@@ -16,7 +16,7 @@ from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.reports.charts import average_seeds
-from whet.reports.formatting import number, p_value, percent_interval, points
+from whet.reports.formatting import number, p_equation, p_value, percent_interval, points
 from whet.reports.report_data import Curve, Unit
 from whet.reports.report_pages import (
     ArmFacts,
@@ -272,7 +272,7 @@ def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[s
     test = best.comparison
     if test is None:
         return f"{name} and {first} on {row.name}: {detail}.", ""
-    detail += f": {points(test.difference)}, p = {p_value(test.p_value)}"
+    detail += f": {points(test.difference)}, {p_equation(test.p_value)}"
     if test.is_clear:
         verb = "scores higher" if test.difference.mean > 0 else "scores lower"
         return f"{name} {verb} than {first} on {row.name}.", f"{detail}."

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from whet.evals.comparison import PairedComparison, compare_paired
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF
-from whet.reports.formatting import number, p_value, percent, points
+from whet.reports.formatting import number, p_equation, percent, points
 from whet.suites.result import BenchmarkResult
 from whet.types import Json
 
@@ -27,8 +27,7 @@ class ModelDifference:
     def to_words(self) -> str:
         """Say what the data can tell."""
         change = points(self.comparison.difference)
-        written = p_value(self.comparison.p_value)
-        chance = f"p {written}" if written.startswith("<") else f"p = {written}"
+        chance = p_equation(self.comparison.p_value)
         if self.comparison.is_clear:
             return f"{change}, {chance}"
         return f"{change}, {chance}: cannot tell"
