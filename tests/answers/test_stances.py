@@ -148,8 +148,8 @@ def test_a_pronoun_far_behind_an_answer_stands_for_something_else() -> None:
 
 
 def test_long_remarks_are_split_in_bounded_time() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     clauses = split_clauses("it is not, so " * 20_000)
     for before, clause in zip([None, *clauses], clauses, strict=False):
         judge(clause, before)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -98,7 +98,7 @@ def test_an_answer_struck_out_over_lines_is_blank() -> None:
 
 def test_long_texts_are_read_in_bounded_time() -> None:
     for text in ("it is not " * 50_000, "I do not " * 50_000, "a student said " * 50_000):
-        start = time.perf_counter()
+        start = time.process_time()
         find_replacement(text)
         is_disowned(text[:240])
-        assert time.perf_counter() - start < 0.2
+        assert time.process_time() - start < 0.2

@@ -126,6 +126,9 @@ _LACKS = to_stems(
     " justify prove agree accept verify worked work figure"
 )
 """Of these a writer with no answer says `not`."""
+_TO = to_stems("of about for")
+_MORE = to_stems("another other else more further better simpler")
+"""A doubt about one of these is none about the answer: `I doubt there is another`."""
 _LACKED = _ANSWERS | to_stems("idea clue other better way longer view opinion means")
 """Of these a writer with no answer says `no`."""
 _RESOLVED = to_stems(
@@ -288,7 +291,9 @@ def _find_writer(words: _Words, before: Clause | None) -> _Words | None:
 def _judge_writer(words: _Words) -> Stance | None:
     is_negative = _has(words[:_NEAR], _NOT)
     if _has(words[:5], _ERRS):
-        return None if is_negative or _has(words, _RESOLVED) else "denied"
+        is_about_more = words[0] == "doubt" and _has(words[:_NEAR], _MORE)
+        is_settled = is_negative or is_about_more or _has(words, _RESOLVED)
+        return None if is_settled else "denied"
     if words[:2] in _GIVES_UP:
         return "denied"
     if _has(words[:3], _REJECTS):
@@ -297,7 +302,17 @@ def _judge_writer(words: _Words) -> Stance | None:
         return "confirmed" if _has(words[:3], _STANDS) else None
     is_idle = _has(words, _HARMLESS) or any(pair in _HAVE_TO for pair in pairwise(words))
     is_other = "no" in words and not _is_at(words, words.index("no") + 1, _LACKED)
-    return "denied" if _has(words[:_NEAR], _LACKS) and not is_idle and not is_other else None
+    place = next((n for n, word in enumerate(words[:_NEAR]) if word in _LACKS), None)
+    is_lacking = place is not None and not _names_other_thing(_strip(words[place + 1 :], _TO))
+    return "denied" if is_lacking and not is_idle and not is_other else None
+
+
+def _names_other_thing(words: _Words) -> bool:
+    """Whether what the writer does not find or know is no answer: `an error`, `a simpler way`."""
+    is_open = _is_at(words, 0, _ARTICLES | _MORE) and words[0] not in ("the", "my")
+    named = [word for word in words[1:4] if word in _LACKED and word not in _MORE]
+    is_compared = any(word.endswith("er") and word not in _ANSWERS for word in words[:3])
+    return is_open and (is_compared or not named)
 
 
 def _judge_subject(clause: Clause, before: Clause | None) -> Stance | None:

@@ -79,17 +79,21 @@ _WITHDRAWN = re.compile(
     re.IGNORECASE,
 )
 """Behind an answer it takes the answer back, whatever the clause around it is about."""
+_END = r"(?=\W*(?:[.!;\n]|\Z)|,| (?:and|but|either|here|myself|so|that works|though|yet)\b)"
 _LEFT_OPEN = re.compile(
     r"\b(?:(?:I|we)(?: \w+){0,2} (?:have|give|gave|offer|submit|claim|see|got)(?: \w+){0,2}"
     r" (?:no (?:\w+ )?(?:answer|solution|idea|clue|opinion|reply)|nothing (?:better|else|to offer))"
     r"|(?:no|any) (?:answer|solution|reply|result) of my own"
     r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get|give|offer)"
-    r" (?:one|an?y?|it|(?:an? |the |any )?(?:answer|solution))"
-    r"|I (?:do|did|could|can|really)(?: not|n['’]t|not)(?: \w+)? (?:know|decide|tell)\b(?! that)"
+    rf" (?:one|any|it|(?:an? |the |any )?(?:\w+ )?(?<!other )(?:answer|solution)){_END}"
+    r"|I (?:do|did|could|can|really)(?: not|n['’]t|not)(?: \w+)? (?:know|decide|tell)"
+    rf"(?: (?:which|what|whether|if|who|how|the (?:answer|solution)|it)\b|{_END})"
     r"|I(?:['’]m| am)(?: \w+)? guessing|(?:cannot|can['’]t|could not) decide"
-    r"|(?:could|might|may) (?:just )?as well be|looks? equally (?:good|right|likely|plausible)"
+    r"|(?:could|might|may) (?:just )?as well be(?! \w+(?:ed|en)\b)"
+    r"|looks? equally (?:good|right|likely|plausible)"
     r"|(?:could|might|may) be (?:equally|just as|as) (?:good|right|likely|plausible|valid)"
-    r"|leave (?:it|this|that|the \w+)(?: up)? to (?:you|the \w+|others)"
+    r"|leave (?:it|this|that|the (?:answer|choice|decision|matter|pick|rest))(?: up)? to"
+    r" (?:you|the \w+|others)(?! (?:to (?:check|confirm|prove|show|verify|work)|as an exercise))"
     r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick|struck out|crossed out"
     r"|whichever(?: one)? (?:you|(?:the )?\w+ (?:likes?|accepts?|prefers?|wants?)"
     r"|is (?:right|correct|true|accepted|expected|wanted|preferred|better|best)))\b",

@@ -122,9 +122,9 @@ def test_nothing_else_is_an_expression(text):
 
 
 def test_ten_thousand_brackets_cost_nothing():
-    start = time.perf_counter()
+    start = time.process_time()
     assert parse_expression("(" * 10_000 + "1" + ")" * 10_000) is None
-    assert time.perf_counter() - start < 0.05
+    assert time.process_time() - start < 0.05
 
 
 @st.composite

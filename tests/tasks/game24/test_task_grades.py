@@ -235,10 +235,10 @@ def test_grading_is_bounded_in_time():
     texts += [
         "".join(noise.choice("0123456789+-*/()= \nleft:,") for _ in range(65_000)) for _ in range(3)
     ]
-    start = time.perf_counter()
+    start = time.process_time()
     for text in texts:
         graded(text)
-    assert time.perf_counter() - start < 4.0
+    assert time.process_time() - start < 4.0
 
 
 def test_ten_thousand_random_strings_never_raise_and_are_never_right():

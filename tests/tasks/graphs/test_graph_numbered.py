@@ -355,7 +355,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("text", [piece * (60_000 // len(piece)) for piece in HOSTILE])
 def test_hostile_texts_take_no_time(text):
-    begun = time.perf_counter()
+    begun = time.process_time()
     (
         read_yes_no(text),
         read_final_number(text),
@@ -364,7 +364,7 @@ def test_hostile_texts_take_no_time(text):
         read_table_rows(text),
     )
 
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0
 
 
 SQUARE = {"kind": "connectivity", "nodes": 5, "edges": [[0, 1], [1, 2], [2, 3]], "pair": [0, 3]}

@@ -197,8 +197,8 @@ def test_one_list_is_not_two():
     ],
 )
 def test_hostile_texts_take_no_time(text):
-    begun = time.perf_counter()
+    begun = time.process_time()
     part = final_part(text)
     read_names(part, NAMES), read_final_list(part), read_two(part)
 
-    assert time.perf_counter() - begun < 2.0
+    assert time.process_time() - begun < 2.0

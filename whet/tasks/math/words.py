@@ -78,7 +78,7 @@ _PREFIXED = _word_lists(
     """
 )
 PREFIXED_UNITS: dict[str, str] = {}
-"""Spellings of units with a prefix, whose case tells milli from mega: `mW`, `MW`, `megawatts`."""
+"""Spellings of units with a prefix, whose case tells milli from mega: mW, MW, megawatts."""
 DIMENSIONS = {unit: name for name, units in _DIMENSIONS.items() for unit in units.split()}
 """What the units of a kind measure."""
 for _base, _signs in _PREFIXED.items():
