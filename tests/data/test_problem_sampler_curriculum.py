@@ -2,6 +2,7 @@
 level."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from pydantic import ValidationError
@@ -63,6 +64,11 @@ def test_the_band_wants_rates_between_its_ends() -> None:
         True,
         False,
     ]
+
+
+def test_problems_that_start_outside_the_band_are_spread_over_their_rest() -> None:
+    band, rng = PassRateCurriculum(kind="band", rest=2), Random(0)
+    assert {band.initial_rest(rng) for _ in range(50)} == {0, 1, 2}
 
 
 def test_bounds_the_wrong_way_round_are_refused() -> None:

@@ -112,6 +112,13 @@ def test_a_reference_a_critic_and_the_other_model_are_parts_of_their_own() -> No
     assert held["verifier"] == (2 + 12 / 8) * SMALL.parameters
 
 
+def test_adapters_shard_the_frozen_weights_with_their_masters() -> None:
+    """4 bytes for each of a million trained weights, 2 for each of the 7,614,616,512 others."""
+    job = replace(JOB, trained=1_000_000).on(RankLayout(ranks=8, shard=8))
+    assert job.state["masters"] == (4_000_000 + 15_229_233_024) / 8
+    assert job.state["moments"] == 1_000_000
+
+
 def test_an_offloaded_optimizer_leaves_its_masters_as_shards() -> None:
     train = TrainConfig(micro_batch_tokens=8192, offload_optimizer=True)
     job = replace(JOB, train=train).on(RankLayout(ranks=8, shard=8))

@@ -60,6 +60,15 @@ steps = 2
 kind = "eval"
 model = {{ path = "@sft" }}
 """
+EVAL = """kind = "run"
+task = "{task}:Roman"
+
+[stages.old_eval]
+kind = "eval"
+model = {{ path = "{model}" }}
+samples = 2
+sampling = {{ max_tokens = 3 }}
+"""
 PIECES = ("--stages.sft.model.max_pieces", 1024)
 UNSEEN = "of the split dev have tokens that no training example has"
 CUT = "references of the split test are longer than sampling.max_tokens = 3, the longest 6 tokens"
@@ -114,6 +123,17 @@ def test_references_longer_than_answers_may_be_are_noted(file: Path) -> None:
     assert said.code == 0
     assert "references of the split test are longer than sampling.max_tokens = 3" in said.err
     assert len(notes(file.parent / "run" / "03-sft_eval")) == 1
+
+
+def test_a_model_that_is_there_before_the_run_is_noted_once(file: Path) -> None:
+    assert run(file).code == 0
+    text = EVAL.format(task=file.parent / "roman.py", model=file.parent / "run" / "02-sft")
+
+    said = whet("run", write(file.parent / "eval.toml", text), "--out", file.parent / "again")
+
+    assert said.code == 0, said.err
+    assert " ".join(said.err.split()).count(CUT) == 1
+    assert notes(file.parent / "again" / "01-old_eval") == []
 
 
 def test_an_evaluation_that_solves_nothing_names_the_page_to_read(file: Path) -> None:

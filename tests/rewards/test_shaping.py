@@ -171,7 +171,8 @@ def test_a_verification_is_held_to_the_steps_its_problem_names() -> None:
     assert worth() == 1.0
     assert worth(num_steps=1) == 1.0
     assert worth(num_steps=2) == pytest.approx(0.2)
-    assert worth(num_steps=2, form=0.2) == 1.0
+    assert worth(num_steps=2, form=0.6) == pytest.approx(0.2)
+    assert worth(num_steps=2, form=0.59) == 1.0
 
 
 def _fields(problem: object) -> dict[str, Json]:

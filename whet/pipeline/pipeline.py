@@ -115,7 +115,7 @@ def _run_or_skip(
     clock = time.monotonic()
     # The key covers what the stage reads; the folders may be written in another way, or have moved.
     ignore = (*stage.ignored, *stage.inputs)
-    origins = {key: origin.get(key, "default") for key in flatten(to_table(stage))}
+    origins = {setting: origin.get(setting, "default") for setting in flatten(to_table(stage))}
     with open_run(
         folder, stage, origins, resume=resume or attempt.may_continue, ignore=ignore
     ) as run:

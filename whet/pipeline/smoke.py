@@ -203,9 +203,9 @@ def _make_sum(task: str, seed: int, level: float) -> Problem:
 
 
 def _make_responses(stage: StageConfig, problems: Sequence[Problem]) -> list[Group]:
-    """Write worked solutions; stages that compare also get wrong ones, of the next problem."""
+    """Write worked solutions; a stage that trains on wrong ones gets those of the next problem."""
     right = write_groups(TeachConfig(task=stage.task, per_problem=2, workers=1), problems)
-    if not stage.compares_responses:
+    if not stage.trains_on_wrong:
         return right
     task = build_task(stage.task)
     mixed = []

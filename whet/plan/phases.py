@@ -175,7 +175,7 @@ class StepPhase:
 
 
 def phases(job: ModelJob, card: GPU) -> Iterator[StepPhase]:
-    """List the phases of a step, in order: sample, score with the second model, update."""
+    """List the phases of a step in order: sample, second model's log-probabilities, update."""
     fit = find_fit(job, card)
     if job.engine is not None and (cache := cache_bytes(job, card)) is not None:
         yield _sampling_phase(job, job.engine, card, cache, wakes=not fit.keeps_cache)

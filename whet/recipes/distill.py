@@ -1,4 +1,4 @@
-"""On-policy distillation: the policy answers, and a teacher scores each token of the responses."""
+"""On-policy distillation: the policy answers, and a teacher gives tokens log-probabilities."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -82,7 +82,7 @@ class DistillConfig(OnPolicyConfig):
 
 
 def distill(cfg: DistillConfig, run: RunStore) -> None:
-    """Move a policy towards its teacher on the policy's own responses: sample, score, update."""
+    """Move a policy towards its teacher on the policy's own responses: sample, logprobs, update."""
     session = open_session(cfg, run)
     policy, clock = session.policy, session.clock
     teacher = load_teacher(cfg.teacher, policy, cfg.train, url=cfg.teacher_url)
@@ -99,7 +99,7 @@ def distill(cfg: DistillConfig, run: RunStore) -> None:
             rollouts = [rollout for group in groups for rollout in group]
             examples = [to_example(rollout, cfg.sampling.temperature) for rollout in rollouts]
             learner.reserve_memory(examples)
-            with clock.measure("score"):
+            with clock.measure("logprobs"):
                 examples = add_logprobs(examples, "ref_logprob_M", teacher)
             with clock.measure("update"):
                 metrics = learner.update(set_loss_weights(examples, token_mean), objective)

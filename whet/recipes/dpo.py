@@ -69,7 +69,7 @@ class OwnResponsesConfig(Config):
 class DPOConfig(TrainingConfig):
     """Settings of DPO and IPO: responses, pairs, loss, model, steps."""
 
-    compares_responses = True
+    trains_on_wrong = True
     smoke_limits: ClassVar[Mapping[str, int]] = {"own.problems": 2, "own.samples": 2}
     curves: ClassVar[Mapping[str, tuple[str, Unit]]] = {
         "preference/accuracy": ("Pairs told apart", Unit.FRACTION),

@@ -32,7 +32,7 @@ class StageTime:
     name: str
     seconds: float
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by phase: sample, grade, score, update."""
+    """Seconds by phase: sample, grade, logprobs, update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ LEVEL_NOTES = {
 TIME_PHASES = {
     "sample": "responses by the engine",
     "grade": "waiting for graders after sampling",
-    "score": "log-probabilities and values",
+    "logprobs": "log-probabilities and values",
     "update": "forward, backward and optimizer",
     "rest": "all else",
 }

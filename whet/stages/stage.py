@@ -74,7 +74,7 @@ class StageConfig(Config):
     it has run."""
     needs_verdicts: ClassVar[bool] = False
     """Whether the stage cannot work without verdicts; the preflight then tries the grader."""
-    compares_responses: ClassVar[bool] = False
+    trains_on_wrong: ClassVar[bool] = False
     """Whether wrong responses belong in its `data`; a smoke run then writes some."""
     smoke_limits: ClassVar[Mapping[str, int]] = {}
     """Upper limits of settings in a smoke run, besides those in `whet/pipeline/smoke.py`."""

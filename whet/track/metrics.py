@@ -34,11 +34,11 @@ from whet.types import (
 )
 from whet.world import get_world
 
-Phase = Literal["sample", "grade", "score", "update"]
+Phase = Literal["sample", "grade", "logprobs", "update"]
 TIME_METRICS: dict[Phase, str] = {
     "sample": "time/sample",
     "grade": "time/grade",
-    "score": "time/score",
+    "logprobs": "time/score",
     "update": "time/update",
 }
 """The metric of each phase of a step."""
@@ -102,7 +102,7 @@ class Clock:
 
     @contextmanager
     def measure(self, phase: Phase) -> Iterator[None]:
-        """Count the seconds of a block as `time/<phase>`."""
+        """Count the seconds of a block in the metric of its phase."""
         self._add_time()
         self._open.append(phase)
         try:

@@ -97,7 +97,7 @@ class RLTrainer(Generic[P]):
         selection = select_rollouts(groups, algo, dynamic_sampling)
         examples = to_examples(selection, temperature=temperature)
         self.learner.reserve_memory(examples)
-        with clock.measure("score"):
+        with clock.measure("logprobs"):
             if self.reference is not None:
                 examples = add_logprobs(examples, "ref_logprob_M", self.reference)
             if self.critic is not None:
