@@ -145,6 +145,13 @@ def test_the_sequence_ratio_is_the_geometric_mean_of_each_sequence() -> None:
     torch.testing.assert_close(sequence_ratio(inputs), torch.exp(_numbers(0.2, 0.2, -0.6)))
 
 
+def test_the_sequence_ratio_bounds_the_log_ratio_of_each_token_before_the_mean() -> None:
+    # Log-ratios 60, bounded to 20, and 0: a mean of 10.
+    inputs = _inputs(_numbers(-1.0, -1.0), _numbers(-61.0, -1.0), (0, 0))
+
+    torch.testing.assert_close(sequence_ratio(inputs), torch.exp(_numbers(10.0, 10.0)))
+
+
 def test_the_sequence_ratio_is_exactly_one_at_first_use() -> None:
     assert sequence_ratio(_inputs(_numbers(-0.1, -7.3, -23.4), None, (0, 0, 1))).tolist() == [
         1.0,

@@ -206,3 +206,10 @@ def test_no_rank_gets_less_than_the_largest_example() -> None:
     examples = [example(length=length, seed=seed) for seed, length in enumerate((12, 4, 4, 4))]
 
     assert pack(examples, 100, ranks=3) == [[0], [1, 2, 3], []]
+
+
+def test_the_budget_bounds_a_micro_batch_also_when_each_rank_needs_several() -> None:
+    """20 cells are 10 for each of two ranks, but a micro-batch may have 5."""
+    examples = [example(length=5, seed=seed) for seed in range(4)]
+
+    assert pack(examples, 5, ranks=2) == [[0], [1], [2], [3]]

@@ -12,6 +12,7 @@ from engines import (
     assert_same,
     letters,
     one_request,
+    pool,
     random_prompts,
     small_engine,
 )
@@ -71,6 +72,15 @@ def test_prompt_and_completion_together_stay_within_the_context(
 
     assert [len(done[f"{index}/0"].tokens) for index in range(3)] == [15, 8, 1]
     assert {completion.finish_reason for completion in done.values()} == {FinishReason.LENGTH}
+
+
+def test_a_limit_beyond_the_context_asks_no_more_of_the_cache_than_the_context() -> None:
+    """One page holds the 16 tokens of the context, but not the 500 of the limit."""
+    engine = small_engine(build=pool(1), context=16, stops=frozenset())
+
+    ((_, completion),) = engine.generate([one_request([5, 6], SamplingParams(max_tokens=500))])
+
+    assert len(completion.tokens) == 14
 
 
 def test_the_context_is_never_longer_than_the_models_own() -> None:

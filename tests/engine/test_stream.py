@@ -96,6 +96,22 @@ def test_weights_change_between_two_tokens_and_the_version_is_that_of_the_first(
     assert {done[request.id].policy_version for request in later} == {1}
 
 
+def test_a_prompt_cached_under_old_weights_is_computed_again_under_new_ones(
+    build: BuildCache,
+) -> None:
+    old = tiny_model(positions=64)
+    new = moved(old)
+    engine = own_engine(old, build)
+    (first,) = all_requests(random_prompts(1), 1, LONG)
+    later = replace(first, id="later")
+    requests = ChangingRequests(engine, new, [first], after=2)
+    requests.later = [later]
+
+    done = dict(engine.generate(requests))
+
+    assert_same({"later": done["later"]}, dict(own_engine(new, build).generate([later])))
+
+
 def test_a_push_of_the_same_weights_changes_no_token(build: BuildCache) -> None:
     model = tiny_model(positions=64)
     engine = own_engine(model, build)

@@ -1,13 +1,19 @@
 """The metric of a problem, worked by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from whet.evals.stats import Estimate
 from whet.evals.summary import F1, summarise
+from whet.suites.benchmarks import LoadedBenchmark
 from whet.suites.leaderboard import Leaderboard, make_leaderboard
 from whet.suites.result import BenchmarkResult, _mean_f1, make_result, metric_of
 from whet.suites.suite import Benchmark
-from whet.testing.fakes import sum_problem
+from whet.tasks.base import Task
+from whet.tasks.registry import Mix
+from whet.tasks.warmup.countdown import Countdown
+from whet.testing.fakes import SumTask, sum_problem
 from whet.types import Author, Group, Rollout, Score, Verdict
 
 
@@ -31,6 +37,10 @@ def benchmark(metric: str, samples: int = 3) -> Benchmark:
     return Benchmark.model_validate({"task": "arithmetic", "metric": metric, "samples": samples})
 
 
+def load(metric: Benchmark, task: Task) -> LoadedBenchmark:
+    return LoadedBenchmark(name="b", benchmark=metric, task=task, problems=(), files={})
+
+
 GROUP = answers(("3", True), ("4", False), ("4", False))
 
 
@@ -40,6 +50,48 @@ GROUP = answers(("3", True), ("4", False), ("4", False))
 def test_a_metric_of_one_right_and_two_equal_wrong_answers(metric: str, value: float) -> None:
     # maj@2: of the three pairs, two are ties with the wrong answer, 1 / 2 each.
     assert metric_of(GROUP, benchmark(metric)) == pytest.approx(value)
+
+
+SPELLINGS = answers(("1/2", True), (r"x=\frac12", True), ("0.5", True), ("3", False), ("3", False))
+
+
+def test_right_answers_of_a_task_with_one_answer_vote_together() -> None:
+    assert metric_of(SPELLINGS, benchmark("maj@5", 5)) == 1.0
+
+
+def test_right_answers_that_are_different_answers_vote_apart() -> None:
+    # Two votes for 3, one for each of the others.
+    assert metric_of(SPELLINGS, benchmark("maj@5", 5), has_one_answer=False) == 0.0
+
+
+def test_each_problem_of_a_mix_has_the_answers_of_its_own_task() -> None:
+    loaded = load(benchmark("maj@5", 5), Mix([SumTask(), Countdown()]))
+    groups = [
+        SPELLINGS,
+        tuple(replace(r, problem=replace(r.problem, id="c", task="countdown")) for r in SPELLINGS),
+    ]
+
+    result = make_result(
+        summarise(groups), groups, model="m", loaded=loaded, num_failed=0, num_too_long=0
+    )
+
+    assert list(result.values.values()) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("other", ["7**", "$7$", "(7)", "7.", "x = 7", "**x = `7`**", " 7"])
+def test_an_answer_with_markup_or_a_name_votes_with_the_bare_one(other: str) -> None:
+    group = answers(("3", True), ("7", False), (other, False))
+
+    assert metric_of(group, benchmark("maj@3")) == 0.0
+
+
+@pytest.mark.parametrize(
+    "pair", [("(1, 2)", "[1, 2]"), ("[7]", "7"), ("x = 7", "y = 7"), ("R", "r"), ("'7'", "7")]
+)
+def test_answers_that_may_differ_vote_apart(pair: tuple[str, str]) -> None:
+    group = answers(("3", True), (pair[0], False), (pair[1], False))
+
+    assert metric_of(group, benchmark("maj@3")) == pytest.approx(1 / 3)
 
 
 def test_a_problem_with_too_few_graded_responses_has_no_metric() -> None:
@@ -52,8 +104,13 @@ def test_an_answer_that_breaks_the_rules_is_hallucinated_and_none_is_missing() -
         answers(("[2]", True), left=2, feasible=1.0),
     ]
     result = make_result(
-        summarise(groups), groups, model="m", name="b", benchmark=benchmark("avg"), num_failed=0, num_too_long=0
-    )  # fmt: skip
+        summarise(groups),
+        groups,
+        model="m",
+        loaded=load(benchmark("avg"), SumTask()),
+        num_failed=0,
+        num_too_long=0,
+    )
     assert result.feasible is not None
     assert result.hallucinated is not None
     assert result.feasible.mean == pytest.approx(0.5)  # 0 of 2, 1 of 1

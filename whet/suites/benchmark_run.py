@@ -237,8 +237,7 @@ def run_benchmark(
         summary,
         groups,
         model=cfg.model,
-        name=cfg.name,
-        benchmark=loaded.benchmark,
+        loaded=loaded,
         num_failed=num_failed,
         num_too_long=_count_too_long(run),
     )

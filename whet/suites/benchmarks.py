@@ -34,6 +34,11 @@ class LoadedBenchmark:
         """The number of responses from each model."""
         return len(self.problems) * self.benchmark.samples
 
+    def has_one_answer(self, problem: Problem) -> bool:
+        """Whether all right answers of a problem are equal; in a mix, its own task decides."""
+        by_name = {task.name: task for task in self.task.subtasks}
+        return by_name.get(problem.task, self.task).has_one_answer
+
 
 def load_benchmarks(benchmarks: Mapping[str, Benchmark], data: Path) -> list[LoadedBenchmark]:
     """Read the problems of every benchmark; a single error lists everything that is missing."""

@@ -1,5 +1,6 @@
 """A model's result on a benchmark: the metric of each problem, and figures by group."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, harmonic_mean
@@ -19,12 +20,17 @@ from whet.evals.stats import (
 from whet.evals.summary import F1, UNKNOWN, EvalSummary
 from whet.level_bands import level_label
 from whet.store.response_ledger import StoredResponse
+from whet.suites.benchmarks import LoadedBenchmark
 from whet.suites.suite import Benchmark
+from whet.tasks.answers import strip_wrapping
 from whet.tasks.base import is_solvable
 from whet.types import Group, Json, Problem, Rollout, Verdict
 
 FEASIBLE = "feasible"
 """The part of a score that says whether a graph response keeps the rules of its problem."""
+_NAME = re.compile(r"\A([A-Za-z]\w*)\s*=\s*(?=[^=]+\Z)")
+_IN_BRACKETS = re.compile(r"\(([^(),]+)\)")
+"""Brackets that make no pair, interval or call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +82,19 @@ def make_result(
     groups: Sequence[Group],
     *,
     model: str,
-    name: str,
-    benchmark: Benchmark,
+    loaded: LoadedBenchmark,
     num_failed: int,
     num_too_long: int,
 ) -> BenchmarkResult:
     """Compute the metric of every problem, and the means."""
+    name, benchmark = loaded.name, loaded.benchmark
     solvable = [group for group in groups if group and is_solvable(group[0].problem)]
     values = {}
     for group in solvable:
-        if (value := metric_of(group, benchmark)) is not None:
-            values[group[0].problem.id] = value
+        problem = group[0].problem
+        value = metric_of(group, benchmark, has_one_answer=loaded.has_one_answer(problem))
+        if value is not None:
+            values[problem.id] = value
     if not values:
         raise DataError(
             f"{name}: no problem has {benchmark.k} graded responses of {model}, so there is no "
@@ -118,16 +126,47 @@ def make_result(
     )
 
 
-def metric_of(group: Group, benchmark: Benchmark) -> float | None:
-    """Compute the metric of a problem; None if too few of its responses could be graded."""
+def metric_of(group: Group, benchmark: Benchmark, *, has_one_answer: bool = True) -> float | None:
+    """Compute the metric of a problem; None if too few of its responses could be graded.
+
+    Under `has_one_answer`, right answers vote together however they are spelled.
+    """
     graded = [r for r in group if r.score is not None and r.score.verdict is not Verdict.UNSCORED]
     right = [r.score is not None and r.score.verdict is Verdict.CORRECT for r in graded]
     if len(graded) < benchmark.k:
         return None
     if benchmark.metric.startswith("maj"):
-        votes = [r.score.answer if r.score is not None else None for r in graded]
+        answers = [r.score.answer if r.score is not None else None for r in graded]
+        votes = _drop_markup(answers)
+        if has_one_answer:
+            votes = _merge_right(votes, right)
         return majority_at_k(votes, right, benchmark.k)
     return pass_at_k(len(graded), sum(right), benchmark.k)
+
+
+def _drop_markup(answers: Sequence[str | None]) -> list[str | None]:
+    """Drop what adds nothing to an answer: markup, and a name before `=` if all names are the same.
+
+    Case and other brackets stay, since they may be all that two answers differ in.
+    """
+    bare = [None if answer is None else _bare(answer) for answer in answers]
+    names = {match[1] for answer in bare if answer and (match := _NAME.match(answer))}
+    if len(names) > 1:
+        return bare
+    return [None if answer is None else _bare(_NAME.sub("", answer)) for answer in bare]
+
+
+def _bare(answer: str) -> str:
+    bare = strip_wrapping(answer).removesuffix(".")
+    inside = _IN_BRACKETS.fullmatch(bare)
+    return (strip_wrapping(inside[1]) if inside else bare) or answer
+
+
+def _merge_right(votes: Sequence[str | None], right: Sequence[bool]) -> list[str | None]:
+    """Replace every right answer by the first of them."""
+    pairs = zip(votes, right, strict=True)
+    right_votes = [vote for vote, is_right in pairs if is_right and vote is not None]
+    return [right_votes[0] if vote in right_votes else vote for vote in votes]
 
 
 def with_token_counts(

@@ -109,14 +109,14 @@ def candidates(text: str) -> tuple[str, ...]:
     ()
     """
     visible = decided_text(text)
-    stated = () if visible is None else map(_strip_dress, _strongest(cut_remarks(visible)))
+    stated = () if visible is None else map(strip_wrapping, _strongest(cut_remarks(visible)))
     spans = [span for span in stated if 0 < len(span) <= MAX_ANSWER_CHARS]
     spans += [
         span[: aside.start()]
         for span in spans
         if (aside := _ASIDE.search(span)) and not _is_more_than_aside(span, aside)
     ]
-    forms = (form for span in spans for form in (span, _strip_dress(_unquote(span))))
+    forms = (form for span in spans for form in (span, strip_wrapping(_unquote(span))))
     return tuple(dict.fromkeys(filter(None, forms)))
 
 
@@ -127,6 +127,25 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
         if value is not None:
             return span, value
     return None
+
+
+def strip_wrapping(span: str) -> str:
+    """Take what is bold, a formula, a text command or a fenced block as a whole."""
+    span = _strip_fence(span).removeprefix("✅").lstrip()
+    span = (span if "\n" in span else span.strip("#").strip()).removeprefix("= ")
+    for _ in range(4):
+        bare = span.removesuffix(".")
+        if bare.count("**") == 1:
+            # The other half is before `Answer:`.
+            span = bare = bare.removesuffix("**").removesuffix(".")
+        opening, closing = next(((a, b) for a, b in _PAIRS if _is_wrapped(bare, a, b)), ("", ""))
+        if opening:
+            span = bare[len(opening) : -len(closing)].strip()
+        elif match := _TEXT.fullmatch(bare):
+            span = match[1].strip()
+        else:
+            break
+    return span
 
 
 def strip_text_commands(span: str) -> str:
@@ -262,25 +281,6 @@ def _last_box(text: str) -> tuple[str, ...] | None:
     if box is None:
         return () if has_open_box(text) else None
     return () if is_denied(text, box.start, box.end) else (box.text,)
-
-
-def _strip_dress(span: str) -> str:
-    """Take what is bold, a formula, a text command or a fenced block as a whole."""
-    span = _strip_fence(span).removeprefix("✅").lstrip()
-    span = (span if "\n" in span else span.strip("#").strip()).removeprefix("= ")
-    for _ in range(4):
-        bare = span.removesuffix(".")
-        if bare.count("**") == 1:
-            # The other half is before `Answer:`.
-            span = bare = bare.removesuffix("**").removesuffix(".")
-        opening, closing = next(((a, b) for a, b in _PAIRS if _is_wrapped(bare, a, b)), ("", ""))
-        if opening:
-            span = bare[len(opening) : -len(closing)].strip()
-        elif match := _TEXT.fullmatch(bare):
-            span = match[1].strip()
-        else:
-            break
-    return span
 
 
 def _unquote(span: str) -> str:

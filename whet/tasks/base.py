@@ -35,7 +35,8 @@ class Task(ABC):
     is_bounded: bool = False
     """Whether grading any text takes little time and memory, and so needs no separate process."""
     has_one_answer: bool = True
-    """Whether no two different answers are both right; False for a set, a route, a program."""
+    """Whether no two different answers are both right; False for a set, a route, a program.
+    Where there is one, maj@k counts the votes of all right answers together."""
     has_worked_solutions: bool = True
     """Whether `solve` writes responses to imitate; False if it writes the bare reference."""
     asks_sums: bool = False

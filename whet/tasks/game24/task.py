@@ -100,6 +100,7 @@ class Game24(ConfiguredTask):
 
     name = "game24"
     is_bounded = True
+    has_one_answer = False
     config: Game24Config
 
     def problems(self, split: Split) -> Iterator[Problem]:
@@ -148,9 +149,8 @@ class Game24(ConfiguredTask):
 
         Parts: `correct` 0 or 1; `process`, the fraction of lines that are right, idle operations on
         the hand among them; `progress`, the fraction of the three steps that the response has made
-        and that leave 24 within reach, 1 if it is right; `length`, 1 up to four lines and falling
-        after that, 0 without an answer; `lines`, their number; `finished`, 1 if the last line is an
-        answer.
+        and that leave 24 within reach, 1 if it is right; `length`, 1 up to four lines, then
+        falling, 0 without an answer; `lines`, their number; `finished`, 1 if it ends in an answer.
         """
         graded = self._grade(problem, text)
         parts = {
