@@ -1,6 +1,8 @@
 """Servers as workers: vLLM's and SGLang's calls over HTTP, and each fault of a server named."""
 
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from whet.engine.base import Request, SamplingParams
 from whet.engine.fleet import Fleet
 from whet.engine.fleet_config import VllmConfig
 from whet.engine.server_calls import DIALECTS, Dialect
+from whet.engine.server_worker import ServerWorker
+from whet.engine.worker import WorkerError
 from whet.errors import EngineError
 from whet.models.transformer import Transformer
 from whet.testing.contracts import check_engine
@@ -193,3 +197,17 @@ def test_a_server_whose_logprobs_are_not_the_learners_refuses_the_setting(
         with pytest.raises(EngineError, match=r"temperature is 0.7.*processed_logprobs"):
             list(fleet.generate([cool]))
         assert len(list(fleet.generate(REQUESTS))) == 24
+
+
+def test_a_worker_that_is_closed_while_its_server_is_silent_ends_its_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(1) as thread:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        worker = ServerWorker(
+            url, num_slots=1, context=8, wait=60.0, stop_tokens=STOPS, detokenize=None, sleeps=False
+        )
+        start = thread.submit(worker.start, lambda report: None)
+        connection, _ = silent.accept()
+        connection.recv(1)  # the worker waits for an answer now
+        worker.close()
+        with connection, pytest.raises(WorkerError, match="was closed"):
+            start.result(timeout=10)

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -134,6 +134,8 @@ class ServerWorker:
                 models = self._ask("GET", "/v1/models")
                 break
             except WorkerError as error:
+                if self._loop is None:
+                    raise
                 seconds = time.monotonic() - began
                 if seconds > self._wait:
                     raise WorkerError(
@@ -265,6 +267,8 @@ class ServerWorker:
         except TimeoutError:
             future.cancel()
             raise WorkerError(f"has not answered for {self._wait:g} s") from None
+        except CancelledError:  # another thread closed the worker
+            raise WorkerError("was closed") from None
 
     async def _request(self, method: str, path: str, body: dict[str, Json] | None) -> Json:
         content = b"" if body is None else json.dumps(body).encode()
