@@ -127,6 +127,7 @@ _LACKS = to_stems(
 )
 """Of these a writer with no answer says `not`."""
 _TO = to_stems("of about for")
+_OTHER = to_stems("other another")
 _MORE = to_stems("another other else more further better simpler")
 """A doubt about one of these is none about the answer: `I doubt there is another`."""
 _LACKED = _ANSWERS | to_stems("idea clue other better way longer view opinion means")
@@ -176,7 +177,7 @@ _GIVES_UP = to_phrases("give up, gave up")
 _HAVE_TO = to_phrases("have to")
 _EASY_TO = {
     (*adjective, *word)
-    for adjective in to_phrases("possible, impossible, easy, hard, wrong, true, false")
+    for adjective in to_phrases("possible, impossible, easy, hard, wrong, incorrect, true, false")
     for word in to_phrases("to, for, that")
 }
 _CONCLUSIONS = ("so", "hence", "thus", "therefore")
@@ -301,7 +302,8 @@ def _judge_writer(words: _Words) -> Stance | None:
     if not is_negative:
         return "confirmed" if _has(words[:3], _STANDS) else None
     is_idle = _has(words, _HARMLESS) or any(pair in _HAVE_TO for pair in pairwise(words))
-    is_other = "no" in words and not _is_at(words, words.index("no") + 1, _LACKED)
+    lacked = words[words.index("no") + 1 :] if "no" in words else ()
+    is_other = "no" in words and (not _is_at(lacked, 0, _LACKED) or _is_at(lacked, 0, _OTHER))
     place = next((n for n, word in enumerate(words[:_NEAR]) if word in _LACKS), None)
     is_lacking = place is not None and not _names_other_thing(_strip(words[place + 1 :], _TO))
     return "denied" if is_lacking and not is_idle and not is_other else None

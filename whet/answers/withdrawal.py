@@ -68,11 +68,14 @@ _PERSON = (
     r"|roommate|model|assistant|bot|chatbot|website|forum|blog|post|internet|participant|solver"
     r"|critic|stranger|man|woman|boy|girl|author|player|opponent|rival|reader|grader)s?"
 )
+_REAL = r"(?![^.!?\n]*\b(?:if|were|otherwise|suppos\w+|assum\w+|any|another|other|else)\b)"
+"""A sentence that only supposes something, or speaks of other answers, is none of these."""
 _WITHDRAWN = re.compile(
     r"\bchanged my mind\b|\bnot my (?:own )?(?:answer|solution"
     r"|reply|result|conclusion|submission)\b|\b(?:not|never) (?:to )?be (?:trusted|believed|relied"
     r"|accepted|submitted)\b|\bmarked (?:as )?(?:wrong|incorrect|false)\b"
-    r"|\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
+    rf"|(?:\A|[.!?\n]){_REAL}[^.!?\n]*"
+    r"\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
     r"|\bis what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
     r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
     r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
@@ -82,7 +85,8 @@ _WITHDRAWN = re.compile(
 _END = r"(?=\W*(?:[.!;\n]|\Z)|,| (?:and|but|either|here|myself|so|that works|though|yet)\b)"
 _LEFT_OPEN = re.compile(
     r"\b(?:(?:I|we)(?: \w+){0,2} (?:have|give|gave|offer|submit|claim|see|got)(?: \w+){0,2}"
-    r" (?:no (?:\w+ )?(?:answer|solution|idea|clue|opinion|reply)|nothing (?:better|else|to offer))"
+    r" (?:no (?:(?!other )\w+ )?(?:answer|solution|idea|clue|opinion|reply)"
+    r"|nothing (?:better|else|to offer))"
     r"|(?:no|any) (?:answer|solution|reply|result) of my own"
     r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get|give|offer)"
     rf" (?:one|any|it|(?:an? |the |any )?(?:\w+ )?(?<!other )(?:answer|solution)){_END}"
