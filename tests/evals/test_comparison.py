@@ -72,10 +72,28 @@ def test_a_single_problem_tells_nothing() -> None:
     assert not gain.is_clear
 
 
-def test_ten_equal_gains_have_the_p_value_of_the_sign_test() -> None:
+def test_ten_problems_that_are_all_gained_have_the_p_value_of_the_sign_test() -> None:
+    ids = [str(i) for i in range(10)]
+    gain = compare_paired(dict.fromkeys(ids, 0.0), dict.fromkeys(ids, 1.0))
+    assert gain.p_value == pytest.approx(2 / 1024)
+    assert gain.is_clear
+
+
+def test_ten_equal_gains_of_a_quarter_have_the_p_value_of_the_score_test() -> None:
     ids = [str(i) for i in range(10)]
     gain = compare_paired(dict.fromkeys(ids, 0.25), dict.fromkeys(ids, 0.5))
-    assert gain.p_value == pytest.approx(2 / 1024)
+    assert gain.p_value == pytest.approx(0.4292, abs=1e-4)  # z = .25 times the root of 10 = .7906
+    assert not gain.is_clear
+
+
+@pytest.mark.parametrize("count", [1, 5, 6, 15, 16, 61, 62, 400])
+@pytest.mark.parametrize("change", [0.125, 0.25, 0.5, 1.0])
+def test_equal_gains_are_clear_exactly_where_their_p_value_says_so(
+    count: int, change: float
+) -> None:
+    ids = [str(i) for i in range(count)]
+    gain = compare_paired(dict.fromkeys(ids, 0.0), dict.fromkeys(ids, change))
+    assert gain.is_clear == (gain.difference.low > 0) == (gain.p_value < 0.05)
 
 
 def test_evaluations_without_a_common_problem_are_refused() -> None:
@@ -97,6 +115,19 @@ def test_seeds_and_problems_add_their_own_t_intervals() -> None:
     # variance .08, of their mean .04. No residual. t(1) = 12.7062 for both.
     rates_SP = np.array([[0.0, 0.4], [0.2, 0.6]])
     assert squared_half_width(rates_SP) == pytest.approx(12.7062**2 * (0.01 + 0.04), rel=1e-5)
+
+
+def test_the_residual_of_seeds_and_problems_counts_once() -> None:
+    # Seeds' means .2 and .4: variance .02, of their mean .01. Problems' means .3 and .3: 0.
+    # All offsets from them are .1: the residual of one rate is 4 * .01 / 1 = .04, of the mean of
+    # four .01, so that nothing is left for the seeds.
+    rates_SP = np.array([[0.3, 0.1], [0.3, 0.5]])
+    assert squared_half_width(rates_SP) == pytest.approx(0.0, abs=1e-12)
+    # Offsets of .05: the residual of the mean is .0025. Problems' means .35 and .25: variance
+    # .005, of their mean .0025.
+    rates_SP = np.array([[0.3, 0.1], [0.4, 0.4]])
+    expected = 12.7062**2 * (0.01 - 0.0025 + 0.0025)
+    assert squared_half_width(rates_SP) == pytest.approx(expected, rel=1e-5)
 
 
 def test_seeds_that_differ_widen_the_interval() -> None:

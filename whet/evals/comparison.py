@@ -10,7 +10,7 @@ from math import isclose
 
 import numpy as np
 from pydantic import TypeAdapter
-from scipy.special import stdtr, stdtrit
+from scipy.special import ndtr, stdtr, stdtrit
 
 from whet.evals.stats import CONFIDENCE, Estimate, Reals, binomial_interval, wilson_interval
 from whet.types import Doubles, Json
@@ -35,7 +35,7 @@ class PairedComparison:
     @property
     def is_clear(self) -> bool:
         """Whether the interval excludes zero; if not, the data cannot tell."""
-        return self.p_value < 1 - CONFIDENCE
+        return self.difference.low > 0 or self.difference.high < 0
 
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(PairedComparison).dump_python(self, mode="json")
@@ -194,10 +194,13 @@ def _difference(spread: Spread, count: int) -> tuple[Estimate, float]:
         high = binomial_interval(0.0, count)[1]
         low, p_value = -high, 1.0
     else:
-        # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty; the
-        # p-value is that of the sign test.
-        low, high = (2 * end - 1 for end in binomial_interval((mean + 1) / 2, count))
-        p_value = 2.0 ** (1 - count)
+        # Mapped to [0, 1] and back, so that a few equal changes do not pass for certainty. The
+        # p-value is that of the interval's own test: the sign test where every problem went from
+        # 0 to 1 or back, otherwise the score test, which Wilson's interval inverts.
+        share = (mean + 1) / 2
+        low, high = (2 * end - 1 for end in binomial_interval(share, count))
+        is_whole = share in (0.0, 1.0)
+        p_value = 2.0 ** (1 - count) if is_whole else float(2 * ndtr(-abs(mean) * count**0.5))
     return Estimate(mean=mean, low=low, high=high, count=count), p_value
 
 
