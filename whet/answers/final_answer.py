@@ -73,13 +73,13 @@ _THOUGHT = "(?:think|thinking|thought|reasoning)>"
 _THOUGHT_START = re.compile(f"<{_THOUGHT}")
 _THOUGHT_END = re.compile(f"</{_THOUGHT}")
 _TAG = re.compile("</?answer>", re.IGNORECASE)
+_ANSWER = re.compile("answer|答案", re.IGNORECASE)
 _BOX = re.compile(r"\\?(?:boxed|fbox|framebox)(?![a-zA-Z])\s?")
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
 _WORDS = re.compile(r"[^\W\d_]")
 _LIST = re.compile(r"\[[^\n]*\]|\\?(?:boxed|fbox)\{[^\n]*\}|</?answer>[^\n]*|```[a-z]*")
 _DRESS = " \t\r*$`#"
-_DRESS_OR_END = f"{_DRESS}\n"
-_MAY_END_LEAD = f"{_DRESS_OR_END}:："
+_MAY_END_LEAD = f"{_DRESS}\n:："
 _MAX_CLIMB = 8
 _GOES_ON = re.compile(r"[$*`]*[ ][*]*[a-z]")
 """The sentence that an answer starts goes on behind it."""
@@ -156,8 +156,8 @@ def decided_text(
         shown = _HIDDEN.sub(lambda match: " " * len(match[0]), shown)
     shown = _TAG.sub(lambda tag: tag[0].lower(), shown)
     finals = _find_finals(shown)
-    has_more_lines = bool(finals) and shown.find("\n", finals[-1].end) >= 0
-    if has_more_lines and (start := find_restated(shown, finals[-1].text, finals[-1].end, same)):
+    may_restate = bool(finals) and _ANSWER.search(shown, finals[-1].end) is not None
+    if may_restate and (start := find_restated(shown, finals[-1].text, finals[-1].end, same)):
         return decided_text(" " * start + shown[start:], same=same, is_part=is_part)
     if len(finals) > 1 and _is_undecided(shown, finals, same, is_part):
         return None
@@ -214,7 +214,7 @@ def _find_leads(text: str, start: int) -> Sequence[str]:
         own = line if "[" in line else line[line.rfind(". ") + 1 :]
         if begin < 2 or text[begin - 2] not in _MAY_END_LEAD:
             return (own,)
-        above = text[max(begin - SENTENCE_WINDOW, 0) : begin].rstrip(_DRESS_OR_END)
+        above = text[max(begin - SENTENCE_WINDOW, 0) : begin].rstrip(_DRESS + "\n")
         is_lead = above.endswith((":", "："))
         return (own, above[above.rfind("\n") + 1 :]) if is_lead else (own,)
     is_climbing = bool(line)
