@@ -9,6 +9,7 @@ from whet.errors import DataError
 from whet.store.files import (
     Row,
     append_row,
+    atomic_folder,
     atomic_path,
     filter_rows,
     read_json,
@@ -213,3 +214,15 @@ def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
         "folder",
         "pipe",
     ]
+
+
+def test_a_folder_that_a_kill_left_under_its_old_name_survives_the_next_write(
+    tmp_path: Path,
+) -> None:
+    old = tmp_path / ".a.old"
+    old.mkdir()
+    (old / "file").write_text("kept")
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "a") as new:
+        (new / "file").write_text(str(1 // 0))
+    assert (tmp_path / "a" / "file").read_text() == "kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
