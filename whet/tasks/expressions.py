@@ -1,4 +1,4 @@
-"""Exact values and expressions of the 24 game.
+"""Exact values and expressions of whole numbers, for the 24 game, countdown, arithmetic and graphs.
 
 A value is a reduced (numerator, denominator) pair. Pairs of small integers are several times faster
 than `fractions.Fraction`, and a trace or a grader meets the same few again and again, so the

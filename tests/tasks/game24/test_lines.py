@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet.tasks.game24.expressions import (
+from whet.tasks.expressions import (
     combine,
     parse_expression,
     read_value,

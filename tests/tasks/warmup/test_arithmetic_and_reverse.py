@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from whet.errors import DataError
-from whet.tasks.game24.expressions import parse_expression
+from whet.tasks.expressions import parse_expression
 from whet.tasks.warmup.arithmetic import Arithmetic
 from whet.tasks.warmup.letters import Reverse, ReverseConfig
 from whet.types import Message, Problem, Verdict

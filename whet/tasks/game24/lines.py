@@ -25,7 +25,7 @@ from whet.answers.doubt import (
 )
 from whet.answers.withdrawal import DISOWNING, RETREATING, is_disowned
 from whet.tasks.answers import strip_text_commands
-from whet.tasks.game24.expressions import (
+from whet.tasks.expressions import (
     NUMBER,
     SIGNS,
     Expression,

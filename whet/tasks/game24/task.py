@@ -19,8 +19,7 @@ from whet.config import Config
 from whet.errors import DataError
 from whet.rng import make_rng
 from whet.tasks.base import ConfiguredTask, LineNote, check_split, data_error
-from whet.tasks.game24 import traces
-from whet.tasks.game24.expressions import (
+from whet.tasks.expressions import (
     TARGET,
     State,
     Value,
@@ -29,6 +28,7 @@ from whet.tasks.game24.expressions import (
     join,
     write_value,
 )
+from whet.tasks.game24 import traces
 from whet.tasks.game24.hands import HIGHEST_CARD, Hand, rated_hands, winning_plays
 from whet.tasks.game24.lines import (
     AnswerLine,

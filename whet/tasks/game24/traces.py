@@ -26,7 +26,7 @@ from itertools import combinations, pairwise
 from random import Random
 from typing import Literal, NamedTuple
 
-from whet.tasks.game24.expressions import TARGET, State, Value, combine, join, write_value
+from whet.tasks.expressions import TARGET, State, Value, combine, join, write_value
 from whet.tasks.game24.hands import OPERATIONS, Hand, Plays, decode_move
 
 TraceFormat = Literal["v0", "v0l", "v1", "v2", "v3", "v4"]

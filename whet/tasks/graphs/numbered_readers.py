@@ -27,7 +27,7 @@ from whet.answers.doubt import (
 from whet.answers.final_answer import last_box, make_span
 from whet.answers.sentences import last_line
 from whet.tasks.answers import candidates, write_in_line
-from whet.tasks.game24.expressions import parse_expression, read_value
+from whet.tasks.expressions import parse_expression, read_value
 from whet.tasks.graphs.node_lists import drop_walked_edges
 
 _YES_NO = re.compile(r"\b(yes|no)\b", re.IGNORECASE)

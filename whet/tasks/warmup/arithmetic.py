@@ -18,7 +18,7 @@ from whet.answers.pieces import read_stated
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import LineNote
-from whet.tasks.game24.expressions import SIGNS, combine, parse_expression, read_value
+from whet.tasks.expressions import SIGNS, combine, parse_expression, read_value
 from whet.tasks.generated import GeneratedConfig, GeneratedTask, read_gold
 from whet.types import Json, Problem, Score, Split
 

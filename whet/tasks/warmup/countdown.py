@@ -16,7 +16,7 @@ from whet.answers.pieces import last_sentence
 from whet.level_bands import level_band
 from whet.tasks.answers import no_answer, read_final, to_score
 from whet.tasks.base import data_error
-from whet.tasks.game24.expressions import (
+from whet.tasks.expressions import (
     SIGNS,
     SYMBOLS,
     Expression,
