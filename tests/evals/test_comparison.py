@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import ttest_rel
 
 from whet.evals.comparison import (
     compare_arms,
+    compare_f1,
     compare_paired,
     estimate_over_seeds,
     spread_of_difference,
@@ -105,8 +107,9 @@ def test_evaluations_without_a_common_problem_are_refused() -> None:
         compare_paired({"a": float("nan")}, {"a": 1.0})
 
 
-def test_one_seed_is_the_interval_over_problems() -> None:
-    rates = _by_id(np.random.default_rng(1).binomial(8, 0.3, size=40) / 8)
+@pytest.mark.parametrize("size", [1, 40, 400])
+def test_one_seed_has_the_interval_of_its_own_evaluation(size: int) -> None:
+    rates = _by_id(np.random.default_rng(1).binomial(8, 0.3, size=size) / 8)
     assert estimate_over_seeds([rates]) == fraction_estimate([rates[key] for key in sorted(rates)])
 
 
@@ -150,6 +153,58 @@ def test_a_gain_that_one_seed_shows_and_three_deny_is_not_clear() -> None:
     assert not together.is_clear
     assert together.num_seeds == (3, 3)
     assert together.minimum_detectable > together.difference.mean
+
+
+def test_models_are_compared_by_f1_where_that_is_the_score() -> None:
+    # Two problems in three have an error. Always "an error" is right on these and F1 is 0; half
+    # right on either is an F1 of .5, though fewer answers are right.
+    halves = {str(i): ("gsm8k", "error" if i % 3 else "correct") for i in range(300)}
+    always = {id: float(half == "error") for id, (_, half) in halves.items()}
+    even = {id: float(int(id) % 2) for id in halves}
+
+    gain = compare_f1(always, even, halves)
+
+    assert gain is not None and gain.is_clear
+    assert gain.difference.mean == pytest.approx(0.5)
+    assert gain.difference.count == 300
+    assert compare_paired(always, even).difference.mean < 0
+
+
+def test_the_interval_of_an_f1_difference_is_by_the_delta_method() -> None:
+    # Before, .5 and .5: F1 .5, slopes 2 (.5 / 1)^2 = .5 each. After, 1 and .5: F1 2/3, slopes
+    # 2 (.5 / 1.5)^2 = 2/9 and 2 (1 / 1.5)^2 = 8/9.
+    halves = {"a": ("s", "x"), "b": ("s", "x"), "c": ("s", "y"), "d": ("s", "y")}
+    before = {"a": 0.0, "b": 1.0, "c": 0.0, "d": 1.0}
+    after = {"a": 1.0, "b": 1.0, "c": 0.0, "d": 1.0}
+    gain = compare_f1(before, after, halves)
+    assert gain is not None
+    assert gain.difference.mean == pytest.approx(2 / 3 - 1 / 2)
+    # Of x: 2/9 - 0 and 2/9 - 1/2: variance 1/8 of one, 1/16 of the mean. Of y: 0 and 8/9 - 1/2:
+    # variance (7/18)^2 / 2, a half of it of the mean.
+    x, y = 1 / 16, (7 / 18) ** 2 / 4
+    df = (x + y) ** 2 / (x**2 + y**2)
+    half = stats.t(df).ppf(0.975) * np.sqrt(x + y)
+    assert gain.difference.low == pytest.approx(max(-1.0, 1 / 6 - half))
+    assert gain.p_value == pytest.approx(2 * stats.t(df).sf((1 / 6) / np.sqrt(x + y)))
+
+
+def test_equal_models_differ_in_f1_no_more_often_than_they_should() -> None:
+    random = np.random.default_rng(7)
+    halves = {str(i): (f"s{i % 2}", "error" if i % 4 < 2 else "correct") for i in range(200)}
+    skill = {id: random.uniform(0.2, 0.9) for id in halves}
+
+    def draw() -> dict[str, float]:
+        return {id: float(random.random() < chance) for id, chance in skill.items()}
+
+    gains = [compare_f1(draw(), draw(), halves) for _ in range(1000)]
+
+    assert np.mean([gain is not None and gain.is_clear for gain in gains]) < 0.07
+
+
+def test_a_subset_with_one_problem_of_a_half_has_no_difference_in_f1() -> None:
+    halves = {"a": ("s", "x"), "b": ("s", "x"), "c": ("s", "y")}
+    rates = {"a": 0.0, "b": 1.0, "c": 0.0}
+    assert compare_f1(rates, rates, halves) is None
 
 
 def _by_id(rates: np.ndarray) -> dict[str, float]:

@@ -153,6 +153,34 @@ def test_a_benchmark_too_small_for_the_difference_is_named() -> None:
     assert "no benchmark here can tell the models apart" in board.headline
 
 
+def test_models_that_are_equal_lead_together() -> None:
+    values = {str(index): float(index % 2) for index in range(30)}
+    board = lead([make("one", values), make("two", values)])
+    assert board.headline.startswith("one and two have 50.0")
+
+
+def test_an_f1_benchmark_is_compared_by_f1() -> None:
+    halves = {str(index): ("s", "error" if index % 3 else "correct") for index in range(300)}
+    always = {id: float(half == "error") for id, (_, half) in halves.items()}
+    even = {id: float(int(id) % 2) for id in halves}
+    boards = [
+        replace(make(*row), metric="f1", f1_halves=halves) for row in [("a", always), ("b", even)]
+    ]
+    (difference,) = lead(boards).differences
+    assert difference.comparison.difference.mean == pytest.approx(0.5)
+
+
+def test_a_result_stored_without_its_halves_has_no_difference_in_f1() -> None:
+    values = {str(index): float(index % 2) for index in range(30)}
+    old = [replace(make(name, values), metric="f1") for name in ("a", "b")]
+    assert lead(old).differences == []
+
+
+def test_a_benchmark_that_can_tell_nothing_names_no_difference() -> None:
+    board = lead([make("one", {"a": 0.0, "b": 1.0}), make("two", {"a": 0.5, "b": 1.0})])
+    assert board.warnings[0].endswith("2 problems show no difference reliably")
+
+
 def test_a_clear_difference_is_not_warned_of() -> None:
     ids = [str(index) for index in range(200)]
     one = {key: float(int(key) % 4 == 0) for key in ids}

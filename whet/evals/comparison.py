@@ -12,7 +12,14 @@ import numpy as np
 from pydantic import TypeAdapter
 from scipy.special import ndtr, stdtr, stdtrit
 
-from whet.evals.stats import CONFIDENCE, Estimate, Reals, binomial_interval, wilson_interval
+from whet.evals.stats import (
+    CONFIDENCE,
+    Estimate,
+    Reals,
+    binomial_interval,
+    fraction_estimate,
+    wilson_interval,
+)
 from whet.types import Doubles, Json
 
 POWER = 0.8
@@ -28,7 +35,8 @@ class PairedComparison:
     p_value: float
     """Two-sided: the chance of a difference at least this large between equals."""
     minimum_detectable: float
-    """The true difference that as many problems and seeds of this spread find in 80 % of cases."""
+    """The true difference that as many problems and seeds of this spread find in 80 % of cases; 1,
+    the largest that there can be, where they find none."""
     num_seeds: tuple[int, int] = (1, 1)
     """Seeds before and after; where both are 1, the interval knows only the chance of problems."""
 
@@ -36,6 +44,11 @@ class PairedComparison:
     def is_clear(self) -> bool:
         """Whether the interval excludes zero; if not, the data cannot tell."""
         return self.difference.low > 0 or self.difference.high < 0
+
+    @property
+    def finds_any(self) -> bool:
+        """Whether there is a difference, however large, that so few data would find."""
+        return self.minimum_detectable < 1
 
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(PairedComparison).dump_python(self, mode="json")
@@ -75,6 +88,56 @@ def compare_arms(
         rates = _matrix(before, _common(before)), _matrix(after, _common(after))
         spread = _subtract(spread_over_seeds(rates[1]), spread_over_seeds(rates[0]))
         count = min(rates[0].shape[1], rates[1].shape[1])
+    return _to_comparison(spread, count, num_seeds=(len(before), len(after)))
+
+
+def compare_f1(
+    before: Rates, after: Rates, halves: Mapping[str, tuple[str, str]]
+) -> PairedComparison | None:
+    """Compare the mean F1 of two evaluations over the problems that both have; None if no subset
+    has two problems of each half.
+
+    `halves` has each problem's subset and its half of it. F1 is the harmonic mean of a subset's two
+    halves. The variance is by the delta method: a problem adds the difference of what it adds to
+    either F1.
+    """
+    subsets: dict[str, dict[str, list[str]]] = {}
+    for id in sorted(before.keys() & after.keys() & halves.keys()):
+        subset, half = halves[id]
+        subsets.setdefault(subset, {}).setdefault(half, []).append(id)
+    paired = [
+        list(ids.values())
+        for ids in subsets.values()
+        if len(ids) == 2 and min(map(len, ids.values())) > 1
+    ]
+    if not paired:
+        return None
+    mean = 0.0
+    parts: list[tuple[Reals, float]] = []
+    for pair in paired:
+        old = [_matrix([before], ids)[0] for ids in pair]
+        new = [_matrix([after], ids)[0] for ids in pair]
+        old_f1, old_slopes = _f1_and_slopes(*(rates.mean() for rates in old))
+        new_f1, new_slopes = _f1_and_slopes(*(rates.mean() for rates in new))
+        mean += (new_f1 - old_f1) / len(paired)
+        for side in (0, 1):
+            added = (new_slopes[side] * new[side] - old_slopes[side] * old[side]) / len(paired)
+            parts.append((added.var(ddof=1) / len(added), len(added) - 1))
+    variance = np.asarray(sum(part for part, _ in parts), dtype=np.float64)
+    spread = Spread(mean=np.float64(mean), variance=variance, df=_satterthwaite(variance, parts))
+    return _to_comparison(spread, sum(len(ids) for pair in paired for ids in pair))
+
+
+def _f1_and_slopes(a: float, b: float) -> tuple[float, tuple[float, float]]:
+    """Compute F1 of two halves and its derivatives; at 0 and 0, where it has none, both are 1."""
+    if a + b == 0:
+        return 0.0, (1.0, 1.0)
+    return 2 * a * b / (a + b), (2 * (b / (a + b)) ** 2, 2 * (a / (a + b)) ** 2)
+
+
+def _to_comparison(
+    spread: Spread, count: int, num_seeds: tuple[int, int] = (1, 1)
+) -> PairedComparison:
     difference, p_value = _difference(spread, count)
     half = (difference.high - difference.low) / 2
     df = max(float(spread.df), 1.0)
@@ -82,18 +145,21 @@ def compare_arms(
     return PairedComparison(
         difference=difference,
         p_value=p_value,
-        minimum_detectable=min(2.0, float(half * (t + stdtrit(df, POWER)) / t)),
-        num_seeds=(len(before), len(after)),
+        minimum_detectable=min(1.0, float(half * (t + stdtrit(df, POWER)) / t)),
+        num_seeds=num_seeds,
     )
 
 
 def estimate_over_seeds(rates: Sequence[Rates]) -> Estimate:
     """Estimate the score of an arm for such problems and seeds in general, not just for these.
 
-    `count` is the number of problems. With a single seed, the interval does not include its chance.
+    `count` is the number of problems. With a single seed, the interval does not include its chance,
+    and is that of the seed's own evaluation.
     """
     common = _common(rates)
     rates_SP = _matrix(rates, common)
+    if len(rates) == 1:
+        return fraction_estimate(rates_SP[0])
     mean = rates_SP.mean()
     half_squared = squared_half_width(rates_SP)
     if half_squared <= 0:

@@ -149,7 +149,7 @@ def _by_level(problems: Sequence[Sequence[Rollout]]) -> dict[str, Estimate]:
 def _f1(problems: Sequence[Sequence[Rollout]]) -> dict[str, F1]:
     subsets: dict[str, dict[str, list[Sequence[Rollout]]]] = {}
     for rollouts in problems:
-        if (declared := _read_f1_half(rollouts[0].problem)) is not None:
+        if (declared := read_f1_half(rollouts[0].problem)) is not None:
             subset, half = declared
             subsets.setdefault(subset, {}).setdefault(half, []).append(rollouts)
     scores = {}
@@ -162,7 +162,7 @@ def _f1(problems: Sequence[Sequence[Rollout]]) -> dict[str, F1]:
     return scores
 
 
-def _read_f1_half(problem: Problem) -> tuple[str, str] | None:
+def read_f1_half(problem: Problem) -> tuple[str, str] | None:
     """Read the subset and the half of a problem for which F1 is reported; None if undeclared.
 
     The payload declares `{"f1": {"subset": NAME, "half": NAME}}`, with two halves per subset.

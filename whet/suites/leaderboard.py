@@ -7,10 +7,10 @@ from statistics import fmean
 
 from pydantic import TypeAdapter
 
-from whet.evals.comparison import PairedComparison, compare_paired
+from whet.evals.comparison import PairedComparison, compare_f1, compare_paired
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF
-from whet.reports.formatting import number, p_equation, percent, points
+from whet.reports.formatting import detectable, p_equation, percent, points
 from whet.suites.result import BenchmarkResult
 from whet.types import Json
 
@@ -67,7 +67,13 @@ class Leaderboard:
         scores = f"{percent(self.means[best].mean, 1)} on average"
         clear = [d for d in self.differences if d.comparison.is_clear]
         if not clear:
-            return f"{best} has {scores}, and no benchmark here can tell the models apart."
+            leaders = [m for m in self.models if self.means[m].mean == self.means[best].mean]
+            names = (
+                f"{', '.join(leaders[:-1])} and {leaders[-1]} have"
+                if leaders[1:]
+                else f"{best} has"
+            )
+            return f"{names} {scores}, and no benchmark here can tell the models apart."
         better = sum(d.comparison.difference.mean > 0 for d in clear)
         counts = {"better": better, "worse": len(clear) - better}
         words = " and ".join(f"clearly {word} on {n}" for word, n in counts.items() if n)
@@ -93,17 +99,10 @@ def make_leaderboard(
     benchmarks = list(dict.fromkeys(result.benchmark for result in results))
     table = {(result.model, result.benchmark): result for result in results}
     differences = [
-        ModelDifference(
-            benchmark=benchmark,
-            before=models[0],
-            after=model,
-            comparison=compare_paired(
-                table[models[0], benchmark].values, table[model, benchmark].values
-            ),
-        )
+        ModelDifference(benchmark=benchmark, before=models[0], after=model, comparison=comparison)
         for benchmark in benchmarks
         for model in models[1:]
-        if table[models[0], benchmark].values.keys() & table[model, benchmark].values.keys()
+        if (comparison := _compare(table[models[0], benchmark], table[model, benchmark]))
     ]
     warnings = [
         words
@@ -124,6 +123,15 @@ def make_leaderboard(
         warnings=warnings,
         locations=locations,
     )
+
+
+def _compare(before: BenchmarkResult, after: BenchmarkResult) -> PairedComparison | None:
+    """Compare two results by their metric; None if they have no problems to compare it by."""
+    if "f1" in (before.metric, after.metric):
+        return compare_f1(before.values, after.values, before.f1_halves)
+    if before.values.keys().isdisjoint(after.values):
+        return None
+    return compare_paired(before.values, after.values)
 
 
 def _mean(scores: Sequence[Estimate]) -> Estimate:
@@ -175,9 +183,12 @@ def _too_small(difference: ModelDifference) -> list[str]:
     size = abs(comparison.difference.mean)
     if comparison.is_clear or size == 0 or size >= comparison.minimum_detectable:
         return []
+    chances = "show no difference reliably"
+    if comparison.finds_any:
+        least = detectable(comparison.minimum_detectable)
+        chances = f"show a difference of {least} in four of five cases, and smaller ones less often"
     return [
         f"{difference.benchmark} is too small for {points(comparison.difference)} between "
         f"{difference.after} and {difference.before}: {comparison.difference.count:,} problems "
-        f"show a difference of {number(100 * comparison.minimum_detectable, 1)} points in "
-        "four of five cases, and smaller ones less often"
+        f"{chances}"
     ]

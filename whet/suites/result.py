@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean, harmonic_mean
 
 import numpy as np
@@ -17,7 +17,7 @@ from whet.evals.stats import (
     pass_at_k,
     wilson_interval,
 )
-from whet.evals.summary import F1, UNKNOWN, EvalSummary
+from whet.evals.summary import F1, UNKNOWN, EvalSummary, read_f1_half
 from whet.level_bands import level_label
 from whet.store.response_ledger import StoredResponse
 from whet.suites.benchmarks import LoadedBenchmark
@@ -64,6 +64,8 @@ class BenchmarkResult:
     num_too_long: int
     """Problems left out because their prompt fills the model's context."""
     max_tokens: int
+    f1_halves: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The subset and half of each problem, by its id; of other metrics than f1 empty."""
 
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(BenchmarkResult).dump_python(self, mode="json")
@@ -103,6 +105,7 @@ def make_result(
     problems = {group[0].problem.id: group[0].problem for group in solvable}
     feasible, hallucinated = _feasibility(solvable)
     is_f1 = benchmark.metric == "f1"
+    halves = {id: half for id, problem in problems.items() if (half := read_f1_half(problem))}
     return BenchmarkResult(
         model=model,
         benchmark=name,
@@ -123,6 +126,7 @@ def make_result(
         num_failed=num_failed,
         num_too_long=num_too_long,
         max_tokens=benchmark.sampling.max_tokens,
+        f1_halves=halves if is_f1 else {},
     )
 
 
