@@ -73,6 +73,15 @@ def p_equation(chance: float) -> str:
     return f"p {written}" if written.startswith("<") else f"p = {written}"
 
 
+def detectable(least: float) -> str:
+    """Write the smallest difference that some data would find; 1 means none at all.
+
+    >>> detectable(0.052), detectable(1.0)
+    ('5.2\\xa0points', 'none')
+    """
+    return f"{number(100 * least, 1)}{SPACE}points" if least < 1 else "none"
+
+
 def number(value: float, digits: int) -> str:
     """Write a number with fixed decimals, thousands separators, a true minus and no minus zero."""
     text = f"{value:,.{digits}f}"

@@ -26,6 +26,7 @@ def build_environment() -> Environment:
     )
     for name in (
         "bounds",
+        "detectable",
         "duration",
         "number",
         "p_value",

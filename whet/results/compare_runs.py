@@ -16,7 +16,13 @@ from whet.pipeline.pipeline_config import STAGE_KINDS
 from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.reports.charts import average_seeds
-from whet.reports.formatting import number, p_equation, p_value, percent_interval, points
+from whet.reports.formatting import (
+    detectable,
+    p_equation,
+    p_value,
+    percent_interval,
+    points,
+)
 from whet.reports.report_data import Curve, Unit
 from whet.reports.report_pages import (
     ArmFacts,
@@ -276,10 +282,13 @@ def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[s
     if test.is_clear:
         verb = "scores higher" if test.difference.mean > 0 else "scores lower"
         return f"{name} {verb} than {first} on {row.name}.", f"{detail}."
-    least = number(100 * test.minimum_detectable, 1)
+    chances = "So few problems would not show any difference in four of five cases."
+    if test.finds_any:
+        least = detectable(test.minimum_detectable)
+        chances = f"A true difference of {least} would be found in four of five cases."
     return (
         f"No detectable difference between {name} and {first} on {row.name}.",
-        f"{detail}. A true difference of {least} points would be found in four of five cases.",
+        f"{detail}. {chances}",
     )
 
 

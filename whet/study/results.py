@@ -11,7 +11,7 @@ from whet.evals.comparison import PairedComparison, Rates, compare_arms, estimat
 from whet.evals.stats import CONFIDENCE, Estimate
 from whet.evals.summary import pass_rates
 from whet.recipes.evaluate import GREEDY, SAMPLED
-from whet.reports.formatting import percent, percent_interval, points
+from whet.reports.formatting import detectable, percent_interval, points
 from whet.store.run import RunStore
 from whet.study.runs import StudyRun
 from whet.study.study_file import Levels, RoundConfig, StudyConfig
@@ -232,13 +232,15 @@ def _decide(
         kept, rule = best.arm, "the best mean"
     worse = [contrast.arm.label for contrast in clear]
     rest = f" The data can tell that {' and '.join(worse)} did worse." if worse else ""
-    detectable = percent(best.comparison.minimum_detectable, 1).replace("%", "points")
+    least = "no difference at all"
+    if best.comparison.finds_any:
+        least = f"a difference of {detectable(best.comparison.minimum_detectable)}"
     return (
         kept,
         False,
         (
-            f"cannot tell. {best.arm.label} against {first.label}: {best.words}; a difference of "
-            f"{detectable} would be found in four of five studies like this. {kept.label}, "
+            f"cannot tell. {best.arm.label} against {first.label}: {best.words}; {least} "
+            "would be found in four of five studies like this. {kept.label}, "
             f"{rule}, is kept.{rest}"
         ),
     )

@@ -103,7 +103,7 @@ function compared(row, chance) {
     h("td", { class: "num" }, `${mean > 0 ? "+" : ""}${points(mean)} points `, h("span", { class: "quiet" }, `[${points(low)}, ${points(high)}]`)),
     h("td", { class: `nowrap ${tone}` }, word),
     h("td", { class: "num" }, chance < 0.001 ? "< 0.001" : chance.toFixed(3)),
-    h("td", { class: "num" }, `${(100 * row.minimum_detectable).toFixed(1)} points`),
+    h("td", { class: "num" }, row.minimum_detectable < 1 ? `${(100 * row.minimum_detectable).toFixed(1)} points` : "none"),
   ];
 }
 
