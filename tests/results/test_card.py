@@ -114,6 +114,14 @@ def test_deviations_are_told(run: Path) -> None:
     )
 
 
+def test_a_smoke_run_is_called_one(run: Path) -> None:
+    file = run / "01-problems" / "provenance.json"
+    file.write_text(
+        json.dumps(json.loads(file.read_text()) | {"command": "whet run x.toml --smoke"})
+    )
+    assert list_deviations(view_run_folder(run))[0].startswith("This is a smoke run")
+
+
 def test_a_run_that_nobody_touched_agrees(copied: Path) -> None:
     said = whet("card", copied, "--verify")
     assert said.code == 0, said.out

@@ -273,8 +273,11 @@ def list_deviations(run: RunFolder) -> list[str]:
 
 
 def _quote_recipe(store: RunStore) -> Iterator[str]:
-    """Quote the recipe's own list of differences from its source, if its file is still here."""
+    """Quote the recipe's own list of differences from its source, if its file is still here, and
+    say whether this is its smoke form."""
     words = shlex.split(str(store.provenance().get("command") or ""))
+    if "--smoke" in words:
+        yield "This is a smoke run: a few steps of tiny models on generated inputs."
     for file in (Path(word) for word in words if word.endswith(".toml")):
         if file.is_file():
             lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
