@@ -248,6 +248,12 @@ def test_a_setting_of_another_system_is_placed_in_its_stage_and_only_where_there
     assert "known keys: " in sft.last
 
 
+def test_a_bare_name_is_the_origin_of_the_name_alone(tmp_path: Path) -> None:
+    rows = shown(write(tmp_path / "x.toml", GRPO), "--task", "game24")
+    assert rows["task.name"] == ('"game24"', "cli")
+    assert rows["task.format"] == ('"v0"', "default")
+
+
 def test_a_file_extends_another_and_every_key_shows_the_file_it_came_from(tmp_path: Path) -> None:
     write(tmp_path / "base.toml", f"{RL}steps = 5\ntrain = {{ lr = 0.1, warmup_steps = 2 }}\n")
     (tmp_path / "more").mkdir()

@@ -150,10 +150,11 @@ def load_layers(
     origin = SettingOrigins(sources, cls.shared_with)
     config = _validate(cls, tree, origin, texts)
     _refuse_without_effect(config, origin)
+    settings = (setting for setting in _settings(config) if setting.path[-1] != "name")
+    defaults = {setting.key for setting in settings if setting.value == setting.default}
     keys = toml.flatten(to_table(config))
-    return LoadedSettings(
-        config=config, origin=MappingProxyType({key: origin.of(key) for key in keys})
-    )
+    origins = {key: origin.of(key, is_default=key in defaults) for key in keys}
+    return LoadedSettings(config=config, origin=MappingProxyType(origins))
 
 
 def read_layers(file: Path, above: Sequence[Path] = ()) -> list[tuple[str, Table]]:
@@ -184,15 +185,21 @@ class SettingOrigins:
     sources: Mapping[str, str]
     shared_with: str = ""
 
-    def of(self, key: str) -> str:
-        """Return the origin of a key: its own, that of a table around it, or a shared setting's."""
+    def of(self, key: str, *, is_default: bool = False) -> str:
+        """Return the origin of a key: its own, that of what is around it, or a shared setting's.
+
+        What is around it may be a short form, `task = "game24"`, which is the origin of the name and
+        of no default.
+        """
         parent = key
         while parent and parent not in self.sources:
             parent = parent.rpartition(".")[0]
         if parent:
-            return self.sources[parent]
+            return "default" if is_default and parent != key else self.sources[parent]
         first, _, rest = key.partition(".")
-        return self.of(rest.partition(".")[2]) if first == self.shared_with and rest else "default"
+        if first != self.shared_with or not rest:
+            return "default"
+        return self.of(rest.partition(".")[2], is_default=is_default)
 
     def named_key(self, key: str) -> str | None:
         """Find this key, or one below it, among those given by a file or flag."""
