@@ -78,7 +78,7 @@ MOVED: Mapping[str, str] = {
     "grading.unscored_share": "grading.unscored_fraction",
     **_in_tables(_MOVED_IN_TRAIN, "train", "verifier_train"),
     **_in_tables(_MOVED_IN_ENGINE, "engine", "verifier_engine"),
-    **_in_tables(_MOVED_IN_ALGO, "algo"),
+    **_in_tables(_MOVED_IN_ALGO, "algo", "verifier_algo"),
 }
 """Renamed settings of a stage: old dotted keys -> current ones."""
 
