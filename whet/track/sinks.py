@@ -1,6 +1,7 @@
 """Open the trackers of a run, including those of optional packages: TensorBoard, W&B."""
 
 import importlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,8 +126,17 @@ def _cells(rollout: Rollout) -> list[str]:
 def _markdown(rollouts: Sequence[Rollout]) -> str:
     rule = ["---"] * len(SAMPLE_COLUMNS)
     rows = [list(SAMPLE_COLUMNS), rule, *map(_cells, rollouts)]
-    lines = (" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return "\n".join(f"| {line.replace(chr(10), '<br>')} |" for line in lines)
+    lines = (" | ".join(map(_escape, row)) for row in rows)
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _escape(cell: str) -> str:
+    r"""Let Markdown show a text as it is, on one line.
+
+    >>> _escape("2*3 <b>\n\\(x\\)")
+    '2\\*3 &lt;b><br>\\\\\\(x\\\\\\)'
+    """
+    return re.sub(r"[\\`*_\[\]()#|]", r"\\\g<0>", cell.replace("<", "&lt;")).replace("\n", "<br>")
 
 
 class _EventWriter(Protocol):
