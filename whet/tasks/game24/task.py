@@ -50,9 +50,9 @@ MAX_CHARS = 1 << 16
 """Longer responses are not read."""
 _RULES = (
     "Play the 24 game: join the four given numbers with + - * / so that they make exactly 24. "
-    "Use each number once. Write one line a step and nothing else. If the numbers cannot make 24, "
-    "end with the line `no solution`. A step joins two of the numbers at hand and puts the result "
-    "in their place."
+    "Use each number once. Write one step per line and nothing else. If the numbers cannot make 24, "
+    "end with the line `no solution`. A step joins two of the remaining numbers and puts the "
+    "result in their place."
 )
 _SEARCH = "When a branch cannot work, go back to earlier numbers with the line"
 _CLOSING = "End with the line `reach 24! expression: (6 * ((13 - 1) - 8))`."
