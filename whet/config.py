@@ -188,8 +188,8 @@ class SettingOrigins:
     def of(self, key: str, *, is_default: bool = False) -> str:
         """Return the origin of a key: its own, that of what is around it, or a shared setting's.
 
-        What is around it may be a short form, `task = "game24"`, which is the origin of the name and
-        of no default.
+        What is around it may be a short form, `task = "game24"`: the origin of the name, and of no
+        default.
         """
         parent = key
         while parent and parent not in self.sources:

@@ -46,7 +46,7 @@ def find_file(name: str, folder: Path, noun: str, *, listing: str) -> Path:
 
 
 def read(file: Path) -> Table:
-    """Read a file; a failure is one sentence: missing, no permission, no text, a broken line."""
+    """Read a file; a failure is one sentence: missing, no permission, not text, a broken line."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
         return {key: _to_json(item) for key, item in table.items()}

@@ -24,9 +24,9 @@ GroupRule = Callable[..., list[float]]
 """Rewards of one group, and settings by name -> their advantages."""
 
 EPSILON = 1e-6
-"""Added to deviations and counts before dividing by them."""
+"""Added to standard deviations and counts before dividing by them."""
 MOMENTUM_EPSILON = 1e-4
-"""Added to the running deviation, as LLM4Game24 does."""
+"""Added to the running standard deviation, as LLM4Game24 does."""
 MOMENTUM_STEP = 0.1
 """The increase of the running values' weight with each group."""
 
@@ -42,7 +42,7 @@ def center(group: Sequence[float]) -> list[float]:
 
 
 def zscore(group: Sequence[float], *, ddof: int = 1, epsilon: float = EPSILON) -> list[float]:
-    """Divide the centred rewards by the group's deviation (GRPO, Shao et al. 2024).
+    """Divide the centred rewards by the group's standard deviation (GRPO, Shao et al. 2024).
 
     Equal rewards give zeros.
 
@@ -86,7 +86,7 @@ def per_group(rule: GroupRule, **settings: float) -> AdvantageEstimator:
 
 
 def momentum(max_momentum: float) -> AdvantageEstimator:
-    """Normalise by a running mean and deviation across groups (LLM4Game24).
+    """Normalise by a running mean and standard deviation across groups (LLM4Game24).
 
     The weight of the running values starts at 0 and grows with each group up to `max_momentum`.
     With `max_momentum` 0, each group is normalised separately.
@@ -220,10 +220,10 @@ def _mark(function: F, mark: AdvantageMark) -> F:
 
 
 def whiten(sequences: Sequence[Doubles], has_signal: Sequence[bool]) -> list[Doubles]:
-    """Bring the tokens of all sequences with a signal to mean 0, deviation 1 (REINFORCE++, RLinf).
+    """Whiten the tokens of all sequences with a signal (REINFORCE++, RLinf).
 
-    Sequences without a signal become zero: responses of equal reward carry none, and subtracting
-    the mean of the rest would give them one.
+    Their mean becomes 0 and their standard deviation 1. Sequences without a signal become zero:
+    responses of equal reward carry none, and subtracting the mean of the rest would give them one.
     """
     informative = [array for array, is_used in zip(sequences, has_signal, strict=True) if is_used]
     tokens = np.concatenate([*informative, np.zeros(0)])

@@ -40,7 +40,7 @@ class Preset:
     advantage: AdvantageName | str
     """A name in `ADVANTAGES`, or a user's function as `file.py:name`."""
     whiten: bool = False
-    """Whether advantages are normalised to mean 0 and deviation 1 over all tokens of the step."""
+    """Whether advantages are normalised over a step's tokens to mean 0 and standard deviation 1."""
     ratio: RatioName = "token"
     surrogate: SurrogateName | str = "clip"
     loss_weights: LossWeightsName = "token_mean"

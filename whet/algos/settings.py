@@ -32,17 +32,17 @@ class AlgoConfig(Config):
     (momentum), nothing (to_go), or a critic (gae). Your own function is given as
     "my_algo.py:advantage"."""
     ddof: Literal[0, 1] = Field(default=1, json_schema_extra=CONSTANT)
-    """For zscore: 1 divides by the sample deviation, 0 by the population deviation."""
+    """For zscore: 1 divides by the sample standard deviation, 0 by the population's."""
     max_momentum: float = Field(default=0.2, ge=0.0, lt=1.0)
-    """For momentum: the largest weight of earlier groups in the running mean and deviation; 0 is
-    group-relative."""
+    """For momentum: the largest weight of earlier groups in the running mean and standard
+    deviation; 0 is group-relative."""
     gamma: float = Field(default=1.0, gt=0.0, le=1.0)
     """For to_go and gae: the discount per token."""
     gae_lambda: float = Field(default=1.0, ge=0.0, le=1.0)
     """For gae: λ, from one-step TD errors (0) to rewards to go minus values (1)."""
     whiten: bool | None = None
-    """Normalise advantages to mean 0 and deviation 1 over all tokens of a step; groups of equal
-    reward stay at 0."""
+    """Normalise advantages to mean 0 and standard deviation 1 over all tokens of a step; groups
+    of equal reward stay at 0."""
     step_credit: StepCreditConfig = StepCreditConfig()
     """For tango: the fraction of judged steps in the advantage."""
     ratio: RatioName | None = None

@@ -21,7 +21,7 @@ JudgedResponse = tuple[Sequence[JudgedStep], int]
 StepCreditEstimator = Callable[[Sequence[Sequence[JudgedResponse]]], list[list[Doubles]]]
 
 LEAVE_ONE_OUT_SCALE = 10.0
-"""Tango's factor for step credit that is not divided by a deviation."""
+"""Tango's factor for step credit that is not divided by a standard deviation."""
 
 
 class StepCreditConfig(Config):

@@ -22,7 +22,7 @@ from whet.errors import DataError
 from whet.types import Floats, Indices, TokenFields, Tokens
 
 _ROW_MULTIPLE = 8
-"""Padded rows have a multiple of this many cells, which torch's attention runs faster."""
+"""Padded rows have a multiple of this many cells, because torch's attention is then faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -43,8 +43,8 @@ cluster_jobs.add_to(app)
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line, on the process's own arguments by default; a user's mistake is one
-    sentence, code 2."""
+    """Run the command line, on the process's own arguments by default. A user's mistake prints one
+    sentence and exits with code 2."""
     try:
         app(args, prog_name="whet")
     except WhetError as error:

@@ -47,7 +47,7 @@ def run_ranks(
     if remark := check_gpus(layout.gpus, torch.cuda.device_count()):
         say(remark)
     os.environ.update(divide_threads(layout.gpus))
-    logging.disable(logging.ERROR)  # the agent's own remarks; the page says it better
+    logging.disable(logging.ERROR)  # the agent's own remarks; the failure page is clearer
     resume = [] if "--resume" in command else ["--resume"]
     flags = ["--gpus", str(layout.gpus)]
     if layout.max_nodes > 1:
@@ -56,7 +56,7 @@ def run_ranks(
         role="",
         local_world_size=layout.gpus,
         entrypoint=sys.executable,
-        # The agent replaces ${local_rank} in arguments, and so $$ by $.
+        # The agent replaces ${local_rank} in arguments, and so $$ with $.
         args=("-u", *(word.replace("$", "$$") for word in (*program, *command))),
         rdzv_handler=get_rendezvous_handler(_rendezvous_parameters(layout)),
         max_restarts=layout.restarts,

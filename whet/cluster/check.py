@@ -33,7 +33,7 @@ TOOL_SECONDS = 20.0
 MAX_OFFSET = 2.0
 """Seconds that clocks may differ."""
 BUSY_GIB = 1.0
-"""GPU memory in use from which on a GPU counts as busy."""
+"""A GPU with at least this much memory in use counts as busy."""
 NUM_PINGS = 5
 MISSING = "not installed"
 ALIKE = ("python", "torch", "whet", "driver", "gpus")

@@ -17,7 +17,7 @@ from whet.track.progress import progress_bar, say
 
 MAX_WORKERS = 16
 MAX_FILES = 10
-"""Evaluation files named on the screen; the file of rows left out has all."""
+"""Evaluation files named on the screen; the file of rows left out names all of them."""
 SENTENCES = {
     Reason.TOO_LONG: "whose prompt is too long",
     Reason.OVERLAP: "that overlap with an evaluation",

@@ -230,7 +230,7 @@ def format_result(result: ProofResult) -> str:
 
 
 def summarise_checks(results: Sequence[ProofResult], seconds: float) -> str:
-    """Sum up; where several fail, those after the first may only be its consequences."""
+    """Sum up; if several fail, those after the first may only be its consequences."""
     failed = [result.proof for result in results if not result.ok]
     where = f"{str(torch_dtype('auto')).removeprefix('torch.')} on {torch_device().type}"
     if not failed:

@@ -33,7 +33,7 @@ from whet.user_code import is_code_path
 MakeTask = Callable[[str], Task]
 """Makes a task by its name; an unknown name is a ConfigError that lists the known ones."""
 CHECKED = 5
-"""Problems of each split that are tried where no file is given."""
+"""Problems of each split that are tried if no file is given."""
 EXAMPLES = Path(__file__).parents[1] / "tasks" / "examples.jsonl"
 """A few example problems for each task that generates none and needs no judge model."""
 
@@ -126,7 +126,7 @@ class _ProblemIndex:
 
 
 def _read_rows(source: Path, index: _ProblemIndex | None) -> Iterator[_Row]:
-    for line, row in list(stream_rows(source)):  # a line that is no JSON is named first
+    for line, row in list(stream_rows(source)):  # a line that is not JSON is reported first
         try:
             yield _Row(
                 line=line, given=row, problem=_problem(row, source, index), text=_read_response(row)

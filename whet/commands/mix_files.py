@@ -257,7 +257,7 @@ def _print_counts(counts: PrepareCounts, folder: Path) -> None:
 
 
 def print_sources() -> None:
-    """Print the sources, one a line: splits, counts of rows, and where the rows are."""
+    """Print the sources, one per line: splits, counts of rows, and where the rows are."""
     print_line = partial(printer.print, markup=False, soft_wrap=True)
     print_line(f"{'source':<20} {'splits':<14} {'known':<8} {'from':<46} rows")
     for name in list_sources():

@@ -39,7 +39,7 @@ _MILLION = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateCheck:
-    """The result of one check; a note is no fault."""
+    """The result of one check; a note is not a fault."""
 
     check: str
     mark: Mark

@@ -43,7 +43,7 @@ MAX_TEXT = 4000
 MAX_VALUE = 100
 """Characters shown of a payload value."""
 NUM_LISTED = 20
-"""How many problems of a task with an unlimited supply are looked at."""
+"""How many problems are read of a task with an unlimited supply."""
 
 
 def format_heading(problem: Problem) -> str:
@@ -109,7 +109,7 @@ def format_payload_value(value: Json) -> str:
 MAX_REASONS = 10
 """How many reasons for leaving rows out are printed; the file lists all."""
 MAX_DRAWS = 50
-"""Draws for each problem asked for; a level with fewer different problems than that is said to be
+"""Draws per requested problem; if they give too few different problems, the level is reported as
 too small."""
 
 

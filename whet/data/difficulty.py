@@ -105,7 +105,7 @@ class ProblemRecord:
 
 
 def read_map(path: Path) -> list[ProblemRecord]:
-    """Read a map; a broken line is named."""
+    """Read a map; an error names the broken row."""
     if not path.is_file():
         raise DataError(f"there is no difficulty map {path}: create it with `whet data difficulty`")
     records = []

@@ -64,7 +64,7 @@ class LevelColumn:
 
     name: str
     bins: LevelBins | int
-    """A number is that of equal parts, whose edges are not known yet."""
+    """A number means that many equal parts, whose edges are not known yet."""
     is_reversed: bool = False
 
     @staticmethod

@@ -25,7 +25,7 @@ STRATUM_FIELDS: tuple[By, ...] = ("task", "level", "source", "split")
 Order = Literal["shuffle", "level"]
 ORDERS: tuple[Order, ...] = ("shuffle", "level")
 Stratum = tuple[str, ...]
-"""The input, or "" where inputs are pooled, and the value of each field that rows are dealt by."""
+"""The input, or "" if inputs are pooled, and the value of each field by which rows are divided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,14 @@ class MixPlan:
     weights: tuple[float, ...] | None = None
     """The fraction of each input; None pools them."""
     by: tuple[By, ...] = ()
-    """Fields over whose values rows are dealt evenly, the first one first."""
+    """Fields over whose values rows are divided evenly, the first one first."""
     quotas: Mapping[str, int] = field(default_factory=dict)
-    """The most rows of a value of the first of these fields, in each input that has a weight."""
+    """The most rows for each value of the first of these fields, per input unless inputs are
+    pooled."""
     order: Order = "shuffle"
     seed: int = 0
     levels: LevelColumn | None = None
-    """The column of problems that levels are made of; None keeps their levels."""
+    """The column from which levels are computed; None keeps the levels of the problems."""
 
 
 @dataclass(kw_only=True)
@@ -52,11 +53,11 @@ class Strata:
 
     rows: dict[Stratum, list[tuple[int, int, float | None]]] = field(default_factory=dict)
     num_repeats: int = 0
-    """Rows with the id of an earlier one, which are passed over."""
+    """Rows with the id of an earlier row, which are skipped."""
 
 
 def resolve_levels(lines: ProblemLines, plan: MixPlan) -> MixPlan:
-    """Find the edges of levels that are equal parts."""
+    """Find the edges if levels are equal parts."""
     if plan.levels is None:
         return plan
     rows = (problem.to_json() for file in lines.files for problem in stream_problems(file))

@@ -15,7 +15,7 @@ from whet.store.files import parse_finite
 from whet.types import Advance, Json, Problem
 
 CHUNK_BYTES = 1 << 20
-"""About how much text is worked on at a time."""
+"""Approximate amount of text processed at a time."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

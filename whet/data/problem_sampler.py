@@ -308,7 +308,7 @@ class ProblemSampler:
         self._num_passed_over = 0
 
     def take(self, count: int, step: int = 0) -> list[Problem]:
-        """Take the next problems of a step's stage; at a border of epochs one may come twice."""
+        """Take the next problems of a step's stage; one may come twice where two epochs meet."""
         stage = self.curriculum.stage_at(step, self.steps)
         taken: list[Problem] = []
         while len(taken) < count:

@@ -42,7 +42,7 @@ class ProblemStats:
         self.lengths.append(length)
 
     def level_counts(self) -> list[tuple[str, int]]:
-        """List the levels from the easiest; those of no level last."""
+        """List the levels from the easiest; problems without a level come last."""
         names = [*(str(band + 1) for band in range(NUM_LEVELS)), NO_LEVEL]
         return [(name, self.levels[name]) for name in names if self.levels[name]]
 

@@ -14,7 +14,7 @@ from whet.types import SPLITS, Problem, Split
 
 HELD_OUT_FRACTION = 0.05
 MAX_HELD_OUT = 500
-"""How many training problems are held out for validation where a folder has none for it."""
+"""The most training problems held out for validation if a folder has no problems for it."""
 _TRAINING_SPLITS: tuple[Split, ...] = ("rl", "sft")
 _SEED_RANGE = 1 << 63
 

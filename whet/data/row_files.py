@@ -27,12 +27,13 @@ from whet.store.files import Row, parse_finite
 from whet.types import Advance, Json
 
 MAX_ROW_BYTES = 1 << 28
-"""Bytes or characters of a row. A longer one is refused: a broken file must not fill the memory."""
+"""Most bytes or characters of a row; longer ones are refused, so that a broken file cannot fill the
+memory."""
 _CHUNK = 1 << 16
 BATCH_BYTES = 1 << 24
-"""About how much is decoded at a time."""
+"""Approximate number of bytes decoded at a time."""
 MAX_BATCH = 1024
-"""Rows at a time: repeated text is small in the file and large in memory."""
+"""Most rows decoded at a time; repeated text is small in the file but large in memory."""
 _NUMBERED = re.compile(rb'\{\s*"[0-9]+"\s*:\s*\{')
 
 

@@ -1,5 +1,5 @@
-"""Where a response first contains a stop string, token by token. Only a tail of it is decoded for
-each token, which is long enough for the result to be that of decoding all of it."""
+"""Find where a response first contains a stop string, token by token. Only a tail of the response
+is decoded for each token; it is long enough to give the same result as decoding all of it."""
 
 from collections.abc import Sequence
 
@@ -7,25 +7,25 @@ from whet.engine.base import Detokenize
 from whet.types import Tokens
 
 _INVALID = "\ufffd"
-"""What decoders write for bytes that are no character, or not yet one."""
+"""What decoders write for bytes that are not, or not yet, a character."""
 _MIN_TAIL = 16
-"""Tokens of a tail below which cutting it would cost more than it saves."""
+"""Tails of fewer tokens are not cut: cutting would cost more than it saves."""
 
 
 class StopStringSearch:
     """The search for the stop strings of one response, which may come piece by piece.
 
-    The tail is cut in its middle if its second half decodes to the end of its text, and has so much
-    text that a stop string which ends behind it begins in it. So no character of several tokens is
-    cut, nor a run of single bytes that some decoders read as a whole. As long as that is not so the
-    tail grows; in text of a language it seldom does.
+    The tail is cut in half if its second half decodes to the end of its text and is long enough
+    that any stop string that ends after it starts inside it. So no character of several tokens is
+    split, nor a run of single bytes that some decoders read as a whole. Otherwise the tail grows,
+    which is rare in natural language.
     """
 
     def __init__(self, stop_strings: Sequence[str], detokenize: Detokenize) -> None:
         self.stop_strings = stop_strings
         self.detokenize = detokenize
         self._longest = max(map(len, stop_strings))
-        # A later byte may turn characters into invalid ones, or back, which other words never see.
+        # A later byte may make characters invalid or valid; that matters only to words with one.
         self._can_cut = not any(_INVALID in word for word in stop_strings)
         self._start = 0
         self._end = 0

@@ -35,10 +35,10 @@ class PairedComparison:
     p_value: float
     """Two-sided: the chance of a difference at least this large between equals."""
     minimum_detectable: float
-    """The true difference that as many problems and seeds of this spread find in 80 % of cases; 1,
-    the largest that there can be, where they find none."""
+    """The true difference that data of this size and spread detect in 80 % of cases; 1, the largest
+    that there can be, if they detect none."""
     num_seeds: tuple[int, int] = (1, 1)
-    """Seeds before and after; where both are 1, the interval knows only the chance of problems."""
+    """Seeds before and after; if both are 1, the interval covers only the choice of problems."""
 
     @property
     def is_clear(self) -> bool:
@@ -174,8 +174,8 @@ def squared_half_width(rates_SP: Doubles) -> Doubles:
 
     Crossed random effects: the variances of the seeds' means and of the problems' means, each
     times the square of its own Student's t (Graybill and Wang 1980). The residual, which holds
-    the chance of sampling, is in both and counts once. One Satterthwaite t for the sum holds the
-    truth in only 92 % where three seeds differ as much as the problems (bench/coverage.py).
+    the chance of sampling, is in both and counts once. One Satterthwaite t for the sum covers the
+    truth in only 92 % of cases if three seeds differ as much as the problems (bench/coverage.py).
     """
     S, P = rates_SP.shape[-2:]
     seeds, problems, residual = _variances(rates_SP)
@@ -199,8 +199,8 @@ def spread_of_difference(before_SP: Doubles, after_SP: Doubles) -> Spread:
 
     The spread of the problems' own differences has everything but what a seed does to all
     problems alike. That is added for each arm: the variance of its seeds' means, less the residual
-    in it, and not below zero. Cutting at zero makes the result a little large where seeds do not
-    matter, and degrees of freedom after the subtraction are too many where they do; a quarter of
+    in it, and not below zero. Cutting at zero makes the result a little too large if seeds do not
+    matter, and the degrees of freedom after the subtraction are too many if they do; a quarter of
     those before it keeps false positives below 6 % (bench/coverage.py).
     """
     problems = after_SP.mean(axis=-2) - before_SP.mean(axis=-2)
@@ -256,7 +256,7 @@ def _difference(spread: Spread, count: int) -> tuple[Estimate, float]:
         p_value = float(2 * stdtr(spread.df, -abs(mean) / error))
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
     elif isclose(mean, 0.0, abs_tol=1e-12):
-        # No problem changed: as many as the exact bound of no success in `count` trials may.
+        # No problem changed: the exact bound of no success in `count` trials.
         high = binomial_interval(0.0, count)[1]
         low, p_value = -high, 1.0
     else:

@@ -20,8 +20,9 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 MAX_INDICES = 1_000_000  # indices drawn at once; bounds memory, not the result
 FEW_PROBLEMS = 100
-"""Below it the bootstrap is too narrow: at 30 problems its intervals hold the truth in 91 to 92 of
-100 cases, near 0 or 1 in fewer. Wilson's hold it in 93 to 97 (bench/coverage.py)."""
+"""With fewer problems the bootstrap is too narrow: at 30 problems its intervals cover the truth in
+91 to 92 % of cases, and in fewer near 0 or 1. Wilson's cover it in 93 to 97 %
+(bench/coverage.py)."""
 MAX_VOTE_PRODUCTS = 3_000_000
 """Products for an exact maj@k of one problem; beyond it, VOTE_DRAWS subsets are drawn."""
 VOTE_DRAWS = 10_000
@@ -99,7 +100,7 @@ def wilson_interval(mean: Reals, half_squared: Reals) -> tuple[Reals, Reals]:
 
     The width is translated into the number of single trials that would have it, as for proportions
     of a survey (Korn and Graubard 1998). The result leans towards 1/2, as the skew of a mean near 0
-    or 1 asks for.
+    or 1 requires.
     """
     weight = half_squared / (mean * (1 - mean))
     middle = (mean + weight / 2) / (1 + weight)

@@ -284,7 +284,7 @@ class Layer(nn.Module):
 
 @torch.no_grad()
 def init_weights(model: Transformer, seed: int) -> None:
-    """Draw normal weights of deviation 1/sqrt(fan in), residual outputs scaled down by depth."""
+    """Draw normal weights of standard deviation 1/sqrt(fan in); scale residual outputs by depth."""
     rng = torch.Generator().manual_seed(seed)
     shrink = (2 * model.cfg.num_layers) ** -0.5
     for name, weight in model.named_parameters():

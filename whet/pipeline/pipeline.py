@@ -253,6 +253,6 @@ def _move_aside(folder: Path) -> Path:
 
 
 def _resolve_references(stage: StageConfig, folders: Mapping[str, Path]) -> StageConfig:
-    """Replace each `@name` by the folder of that stage, which also holds its model."""
+    """Replace each `@name` with the folder of that stage, which also holds its model."""
     names = {key: name[1:] for key, name in stage.inputs.items() if name.startswith("@")}
     return stage.with_inputs({key: str(folders[name]) for key, name in names.items()})

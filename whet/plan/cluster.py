@@ -19,8 +19,8 @@ MOST_GPUS = 512
 NEGLIGIBLE = 0.1
 """Fraction of the time that a simpler layout may cost."""
 PUBLISHED_FACTOR = 1.6
-"""Seconds of a step in RLinf's and verl's published runs of 2025 on 8 and 64 H100s over those
-predicted from the rates of one H200 (docs/performance.md)."""
+"""Seconds of a step in RLinf's and verl's published runs of 2025 on 8 and 64 H100s, divided by the
+seconds predicted from the rates of one H200 (docs/performance.md)."""
 Planned = Sequence[tuple[str, ModelJob]]
 
 

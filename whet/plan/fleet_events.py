@@ -1,5 +1,5 @@
 """Engines as discrete events: rows that decode together, and a fleet that deals requests to engines
-with free slots, as `whet/engine/fleet.py` does. This module knows nothing of models and GPUs."""
+with free slots, as `whet/engine/fleet.py` does. This module knows nothing about models and GPUs."""
 
 import heapq
 import math

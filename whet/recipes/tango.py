@@ -75,8 +75,8 @@ class Side(StrEnum):
 
 
 class TangoConfig(OnPolicyConfig):
-    """Who solves, who verifies, and how they take turns. Where a setting has a twin with the prefix
-    `verifier_`, it is the generator's."""
+    """Who solves, who verifies, and how they take turns. A setting with a counterpart prefixed
+    `verifier_` is the generator's."""
 
     needs_verdicts = True
     smoke_limits: ClassVar[Mapping[str, int]] = {

@@ -20,7 +20,8 @@ FORMULA = re.compile(
     r"|(?P<boxed>\\boxed\{(?:[^{}\n]|\{(?:[^{}\n]|\{[^{}\n]*\})*\})*\})",
     re.DOTALL,
 )
-"""Formulas in a text. A dollar before a space or a digit closes none, so prices stay prices."""
+"""Formulas in a text. A dollar sign before a space or a digit
+does not close one, so prices stay prices."""
 TOKEN = re.compile(r"\\([A-Za-z]+|.)|(\d+(?:[.,]\d+)*)|(\s+)|(.)", re.DOTALL)
 
 

@@ -23,7 +23,7 @@ from whet.user_code import (
 )
 
 MAX_WEIGHT = 1e9
-"""Bound on rewards; the deviation of larger ones could overflow."""
+"""Bound on rewards; the variance of larger ones could overflow."""
 Weight = Annotated[float, Field(ge=-MAX_WEIGHT, le=MAX_WEIGHT)]
 
 

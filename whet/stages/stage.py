@@ -158,8 +158,8 @@ class StageConfig(Config):
         return list(rollouts)
 
     def predict_responses(self, problems: Sequence[Problem]) -> list[Rollout] | None:
-        """Write responses like those that the stage will make of these problems; None where only
-        the run can tell."""
+        """Write responses like those that the stage will make of these problems; None if only the
+        run can tell."""
         return None
 
     def smoke_changes(self) -> dict[str, Json]:

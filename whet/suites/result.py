@@ -30,7 +30,7 @@ FEASIBLE = "feasible"
 """The part of a score that says whether a graph response keeps the rules of its problem."""
 _NAME = re.compile(r"\A([A-Za-z]\w*)\s*=\s*(?=[^=]+\Z)")
 _IN_BRACKETS = re.compile(r"\(([^(),]+)\)")
-"""Brackets that make no pair, interval or call."""
+"""Brackets around one item, which are not a pair, an interval or a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class BenchmarkResult:
     metric: str
     score: Estimate
     values: Mapping[str, float]
-    """The metric of each problem, by its id; of f1, whether the answer was right."""
+    """The metric of each problem, by its id; for f1, whether the answer was right."""
     by_task: Mapping[str, Estimate]
     by_source: Mapping[str, Estimate]
     by_level: Mapping[str, Estimate]
@@ -50,7 +50,7 @@ class BenchmarkResult:
     feasible: Estimate | None
     """Fraction of responses that keep the rules of their graph problem; None of other tasks."""
     hallucinated: Estimate | None
-    """Fraction of responses that are there and break them."""
+    """Fraction of responses that give an answer and break them."""
     f1: Mapping[str, F1]
     tokens: Estimate
     unfinished: Estimate

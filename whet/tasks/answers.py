@@ -2,9 +2,9 @@
 
 The last statement counts, in the strongest form there is: `<answer>` tags, then `\\boxed{}`, then a
 line that starts with `Answer:`, then the last fenced block, then the text itself: all of it, what
-follows its last line that ends in a colon, its last line, or what that line says it is. Below a tag
-or box a line that starts with `Answer:` and gives another answer counts in its place. A tag or box
-that is opened and not closed is no answer: the response was cut.
+follows its last line that ends in a colon, its last line, or what that line says it is. If a line
+below a tag or box starts with `Answer:` and gives another answer, that line counts. A tag or box
+that is opened but never closed gives no answer, because the response was cut off.
 """
 
 import re
@@ -39,7 +39,7 @@ T = TypeVar("T")
 MAX_ANSWER_CHARS = 1 << 16
 """Longer answers are not read."""
 MAX_LIST_CHARS = 1 << 13
-"""Longer lists are read unchanged."""
+"""Longer lists are returned unchanged."""
 _HEADING = re.compile(
     r"^[ \t*#>✅•-]*(?:the |my )?(?:(?:final|correct(?:ed)?|revised|updated|new) )*(?:answer|答案)"
     r"(?: is)?[ \t*]*"
@@ -47,7 +47,10 @@ _HEADING = re.compile(
     r"|(?<=[.!?] )(?:I (?:stay|stick|go) with )?(?:final )?answer:[ \t]*",
     re.IGNORECASE | re.MULTILINE,
 )
+"""What introduces the answer: `**Final answer:**`, `The correct answer is:`, `I stick with
+answer:`."""
 _COLON = re.compile(r"^[^\n]{0,400}:[ \t*]*\n", re.MULTILINE)
+"""A line that ends in a colon; the answer may follow it."""
 _TEXT = re.compile(
     r"(?<!\w)\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf)|bf|rm)\s?\{([^{}]*)\}(?!\w)"
 )
@@ -73,15 +76,17 @@ _ASIDE = re.compile(
     r"|(?<=\S)(?:,| [—–-]) (?:since|because|as|where|so that)(?: [\w'’+*/=.,()×-]+){2,40}\Z"
     r"|(?<=[0-9]), (?:and )?not -?[0-9][0-9.,]{0,20}(?: [a-z][a-z' ]{0,80})?\.?\Z"
 )
-"""A remark behind an answer: `69 (checked by adding again)`, `abc (3 letters)`, `16, not 15`."""
+"""A remark after an answer: `69 (checked by adding again)`, `abc (3 letters)`, `16, not 15`."""
 _CHECK_BELOW = re.compile(
     r"[\s*_]*\((?:check|verification|sanity check|test)\b[^\n]*\)[\s*_.]*\Z", re.I
 )
+"""A check in parentheses below an answer: `(Check: 2 + 2 = 4)`."""
 _RESTATED = re.compile(
     r"\b(?:answer|result|solution|it) (?:is|should be|must be)\b[\s:*]*"
     r"(?!(?:right|correct|valid|verified|consistent|true|the|an?|in|as|now|also)\b)([^\n]+)\Z",
     re.IGNORECASE,
 )
+"""A last sentence that states the answer again: `so the result is 12`."""
 _MORE_THAN_CONTRAST = re.compile(any_of(CHOICE, TURN, FALSE, DENIAL, "but|no|is"))
 _SENTENCE = re.compile(r"[*_#]*[A-Z]\S*(?: \S+){2}")
 """The start of a line of prose."""
@@ -91,15 +96,15 @@ _ANSWER_SENTENCE = re.compile(
     r"(?:answer|result|output) is[^\n.!?]*[.!]?\Z",
     re.IGNORECASE,
 )
-"""A last sentence that states the answer, whatever the ones before it doubt."""
+"""A last sentence that states the answer, even if earlier sentences doubt it."""
 _BOLD_END = re.compile(
     r"\b(?:(?:so|thus|hence|therefore)[,:]?|no[,:]) \*\*([^*\n]+)\*\*[.!]?\Z", re.IGNORECASE
 )
-"""What follows from all before it, in bold."""
+"""A conclusion in bold: `so **12**`."""
 
 
 def candidates(text: str) -> tuple[str, ...]:
-    """List the texts that may be the final answer, to be read in this order; mostly there is one.
+    """List the texts that may be the final answer, in the order to try them; there is usually one.
 
     >>> candidates("<think><answer>3</answer></think> so <answer> 4 </answer>")
     ('4',)
@@ -130,7 +135,7 @@ def read_final(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | No
 
 
 def strip_wrapping(span: str) -> str:
-    """Take what is bold, a formula, a text command or a fenced block as a whole."""
+    """Remove the bold marks, formula signs, text command or fence around a whole span."""
     span = _strip_fence(span).removeprefix("✅").lstrip()
     span = (span if "\n" in span else span.strip("#").strip()).removeprefix("= ")
     for _ in range(4):
@@ -149,7 +154,7 @@ def strip_wrapping(span: str) -> str:
 
 
 def strip_text_commands(span: str) -> str:
-    r"""Replace `\text{...}` and similar commands by their content.
+    r"""Replace `\text{...}` and similar commands with their content.
 
     >>> strip_text_commands(r"[\text{owl}, \textbf{crow}]")
     '[owl, crow]'
@@ -158,7 +163,7 @@ def strip_text_commands(span: str) -> str:
 
 
 def write_in_line(span: str) -> str:
-    r"""Write a list with commas that has its items in lines, between arrows or before an `and`.
+    r"""Rewrite a list with commas if its items are on lines, between arrows or before an `and`.
 
     >>> write_in_line("1. **owl**\n2. crow"), write_in_line(r"a \to b"), write_in_line("a, b and c")
     ('owl, crow', 'a, b', 'a, b, c')
@@ -213,7 +218,7 @@ def _strongest(text: str) -> tuple[str, ...]:
 
 
 def _is_more_than_aside(span: str, aside: re.Match[str]) -> bool:
-    """Whether what stands behind an answer doubts it, or names it as what it is not."""
+    """Whether the text after an answer doubts it, or names the answer as what it is not."""
     remark = aside[0].lower()
     if remark.startswith((" (check", " (verif", " (as ", " (by ")):
         return is_doubtful(remark)
@@ -227,16 +232,16 @@ def _is_more_than_aside(span: str, aside: re.Match[str]) -> bool:
 
 
 def after_heading(text: str) -> str | None:
-    """Take all that follows the last line that starts with `Answer:` or `Final answer:`."""
+    """Return everything after the last line that starts with `Answer:` or `Final answer:`."""
     ends = [match.end() for match in _HEADING.finditer(text)]
     return text[ends[-1] :] if ends else None
 
 
 def _under_heading(text: str, rest: str) -> tuple[str, ...]:
-    """List what may be the answer in all that follows a heading.
+    """List the possible answers in the text that follows a heading.
 
-    Another line right below the answer is a part of it, unless it is prose. A later sentence that
-    states the answer again counts.
+    A line right below the answer is part of it, unless it is prose. A later sentence that states
+    the answer again counts.
     """
     line, _, below = rest.partition("\n")
     start = len(text) - len(rest)
@@ -251,7 +256,7 @@ def _under_heading(text: str, rest: str) -> tuple[str, ...]:
 
 
 def _in_plain_text(text: str) -> tuple[str, ...]:
-    """List what may be the answer of a text that marks none."""
+    """List the possible answers of a text that marks none."""
     fenced = text.split("```")
     if len(fenced) >= 3:
         block = fenced[-2] if len(fenced) % 2 else fenced[-3]
@@ -276,7 +281,7 @@ def _in_plain_text(text: str) -> tuple[str, ...]:
 
 
 def _last_box(text: str) -> tuple[str, ...] | None:
-    """Take what the last box holds: nothing if it is not closed, None if there is no box."""
+    """Return the content of the last box: nothing if it is not closed, None if there is no box."""
     box = last_box(text)
     if box is None:
         return () if has_open_box(text) else None
@@ -284,7 +289,7 @@ def _last_box(text: str) -> tuple[str, ...] | None:
 
 
 def _unquote(span: str) -> str:
-    """Take away a full stop, and the quotes around all of a span."""
+    """Remove a full stop, and the quotes around a whole span."""
     bare = span.removesuffix(".").rstrip()
     pair = next((pair for pair in _QUOTES if _is_wrapped(bare, *pair)), None)
     return bare[1:-1].strip() if pair else bare
@@ -297,7 +302,7 @@ def _is_wrapped(span: str, opening: str, closing: str) -> bool:
 
 
 def _strip_fence(span: str) -> str:
-    """Take the content of a fenced block that is all there is, its language word left out."""
+    """Return the content of a fenced block that is the whole span, without its language word."""
     span = span.strip()
     inside = span[3:-3]
     if len(span) < 6 or not span.startswith("```") or not span.endswith("```") or "```" in inside:

@@ -15,7 +15,7 @@ UNGRADABLE = "the problem cannot be graded: "
 """Start of the note on a problem that cannot be graded."""
 NO_MEMORY = "grading ran out of the memory it may take"
 MAX_PART = 1e9
-"""Bound on score parts; sums and deviations of larger ones could overflow."""
+"""Bound on score parts; sums and variances of larger ones could overflow."""
 MAX_NOTE_CHARS = 10_000
 
 
@@ -35,8 +35,8 @@ class Task(ABC):
     is_bounded: bool = False
     """Whether grading any text takes little time and memory, and so needs no separate process."""
     has_one_answer: bool = True
-    """Whether no two different answers are both right; False for a set, a route, a program.
-    Where there is one, maj@k counts the votes of all right answers together."""
+    """Whether no two different answers are both right; False for a set, a route or a program. If
+    True, maj@k counts the votes of all right answers together."""
     has_worked_solutions: bool = True
     """Whether `solve` writes responses to imitate; False if it writes the bare reference."""
     asks_sums: bool = False

@@ -1,9 +1,9 @@
 """Exact values and expressions of whole numbers, for the 24 game, countdown, arithmetic and graphs.
 
 A value is a reduced (numerator, denominator) pair. Pairs of small integers are several times faster
-than `fractions.Fraction`, and a trace or a grader meets the same few again and again, so the
-operations cache their results. An expression is whole numbers, + - * /, brackets and unary minus,
-read by a recursive descent that is bounded and never uses `eval`.
+than `fractions.Fraction`, and traces and graders use the same few values repeatedly, so the
+operations cache their results. An expression has whole numbers, + - * /, brackets and unary minus.
+A bounded recursive-descent parser reads it, without `eval`.
 """
 
 import re
@@ -29,13 +29,13 @@ _EXPRESSION = re.compile(r"(?:[0-9]{1,9}(?![0-9])|[-+*/() ])+")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{([^{}]{1,60})\}\s?\{([^{}]{1,60})\}")
 _TIMES = re.compile(r"\\(?:times|cdot)(?![a-z])")
 _PRODUCT = re.compile(r"(?<=[0-9)])\s?(?=\()|(?<=\))\s?(?=[0-9])")
-"""Where a product has no sign: `5(5 - 1/5)`."""
+"""A product without a sign: `5(5 - 1/5)`."""
 _BRACKETS = str.maketrans("[]", "()")
 _THIN_SPACE = re.compile(r"(?<![0-9])\\[,;:! ]|\\[,;:! ](?![0-9])")
 SIGNS = str.maketrans(
     dict.fromkeys("×·⋅∙∗✕", "*") | dict.fromkeys("−–", "-") | {"÷": "/", "∕": "/"}
 )
-"""How models write * - / otherwise."""
+"""Other signs that models write for * - /."""
 
 
 @lru_cache(_CACHE_SIZE)
@@ -56,14 +56,14 @@ def read_value(text: str) -> Value | None:
 
 @lru_cache(_CACHE_SIZE)
 def write_value(value: Value) -> str:
-    """Write a value as the formats do: 12, -5, 8/3."""
+    """Write a value in the form of the trace formats: 12, -5, 8/3."""
     top, bottom = value
     return str(top) if bottom == 1 else f"{top}/{bottom}"
 
 
 @lru_cache(_CACHE_SIZE)
 def combine(left: Value | None, symbol: str, right: Value | None) -> Value | None:
-    """Apply an operation exactly; None if it, or what led to its operands, divides by zero."""
+    """Apply an operation exactly; None if it, or an operand's own operation, divides by zero."""
     if left is None or right is None:
         return None
     a, b = left
@@ -85,7 +85,7 @@ def reduce(top: int, bottom: int) -> Value | None:
 
 @lru_cache(_CACHE_SIZE)
 def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
-    """Put the result of a step in place of its operands; None if they are missing."""
+    """Replace the operands of a step with its result; None if they are missing."""
     result = combine(a, symbol, b)
     rest = list(before)
     if result is None or a not in rest:
@@ -99,7 +99,7 @@ def join(before: State, a: Value, symbol: str, b: Value) -> State | None:
 
 @lru_cache(_CACHE_SIZE)
 def can_reach(state: State) -> bool:
-    """Whether steps from these numbers, up to four of them, lead to 24 alone."""
+    """Whether up to four numbers can be combined to 24 alone."""
     if len(state) == 1:
         return state == (TARGET,)
     moves = ((a, symbol, b) for a, b in permutations(state, 2) for symbol in SYMBOLS)
@@ -108,14 +108,14 @@ def can_reach(state: State) -> bool:
 
 
 class Expression(NamedTuple):
-    """The value (None if it divides by zero) and the whole numbers in it, in rising order."""
+    """The value (None if it divides by zero) and the whole numbers in it, in ascending order."""
 
     value: Value | None
     leaves: tuple[int, ...]
 
 
 def parse_expression(text: str) -> Expression | None:
-    """Parse a whole text; None if it is no expression, or longer or deeper than any honest one.
+    """Parse a whole text; None if it is not an expression, or longer or deeper than any honest one.
 
     >>> parse_expression("8 / (3 - 8/3)")
     Expression(value=(24, 1), leaves=(3, 3, 8, 8))
@@ -143,7 +143,7 @@ def parse_expression(text: str) -> Expression | None:
         if piece == "-":
             return combine((-1, 1), "*", read_atom(depth + 1))
         if piece != "(":
-            leaves.append(int(piece))  # a ValueError where it is no number
+            leaves.append(int(piece))  # a ValueError if it is not a number
             return leaves[-1], 1
         value = read_operations("+-", depth + 1)
         if take() != ")":
@@ -165,7 +165,7 @@ def write_plainly(text: str) -> str:
     """
     if "\\" in text:
         text = text.replace("\\left", "").replace("\\right", "").replace("\\div", "/")
-        text = _PRODUCT.sub("*", _THIN_SPACE.sub("", text))  # `5\frac{1}{5}` is none
+        text = _PRODUCT.sub("*", _THIN_SPACE.sub("", text))  # `5\frac{1}{5}` is not a product
         for _ in range(3):
             text = _FRACTION.sub(r"((\1)/(\2))", text)
         return _TIMES.sub("*", text)
@@ -173,7 +173,7 @@ def write_plainly(text: str) -> str:
 
 
 def read_chain(text: str, target: int = TARGET[0]) -> Expression | None:
-    """Read an expression, alone or with others equal to it, of which the first counts.
+    """Read an expression, alone or in a chain of equal ones, of which the first counts.
 
     >>> read_chain("6 * (13 - 9) = 6 * 4 = 24").leaves
     (6, 9, 13)

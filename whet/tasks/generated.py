@@ -110,8 +110,8 @@ def grade_final_answer(
 ) -> Score:
     """Compare the final answer of a response with the gold answer; `read` parses both.
 
-    A JSON object is read by its field for the answer where `read` does not know it.
-    With `may_be_stated` the last sentence may state it among other words: `the row is [1 2], so`.
+    A JSON object is read by its answer field if `read` cannot parse it. With `may_be_stated`, the
+    last sentence may state the answer among other words: `the row is [1 2], so`.
 
     `compare(answer, gold)` returns the parts besides `correct`, and a note.
     """

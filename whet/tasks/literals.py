@@ -1,7 +1,7 @@
-"""Read lists and tables a model wrote: JSON, Python literals, or words without quotes.
+"""Read lists and tables that a model wrote: JSON, Python literals, or words without quotes.
 
-The parser is bounded and uses no `eval`. Every leaf is its text, so that 1, 1.0 and "1" stay apart
-until a task says what they mean.
+The parser is bounded and uses no `eval`. Every leaf is kept as text, so that 1, 1.0 and "1" stay
+distinct until a task says what they mean.
 """
 
 import json
@@ -23,8 +23,11 @@ _PIECE = re.compile(
     r"""|([^\[\]{}(),:"'\s][^\[\]{}(),:"\n]*))""",
     re.DOTALL,
 )
+"""One token: a bracket or separator, a quoted text, or a bare word."""
 _OPENING = re.compile(r"\{(?=\s*[\"'}])")
+"""A brace that opens a JSON object rather than prose."""
 _RULE = re.compile(r"\|[-:| ]+\|")
+"""The rule below a table's header: `|---|:--|`."""
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 _ANSWER_FIELD = re.compile(
     r"(?:(?:the|my|final|correct|test|predicted)[ _-]?)*(?:answer|output|result|solution|order"
@@ -32,6 +35,7 @@ _ANSWER_FIELD = re.compile(
     r"(?:[ _-]?(?:answer|output|order|sequence|word|step|grid|expression))?",
     re.IGNORECASE,
 )
+"""The name of a field with the answer: `answer`, `final_answer`, `predicted output`."""
 _OTHER_FIELD = re.compile("alternative|other|second|backup|runner", re.IGNORECASE)
 _HEDGE = re.compile(
     any_of("maybe|perhaps|possibly|probably|might|could|unsure|guess") + r"|\A(?:false|no)\Z",
@@ -40,7 +44,7 @@ _HEDGE = re.compile(
 
 
 def parse_literal(text: str) -> Tree | None:
-    """Parse a whole text; None if it is no literal, repeats a key, or is too long or deep.
+    """Parse a whole text; None if it is not a literal, repeats a key, or is too long or deep.
 
     >>> parse_literal("{'rows': [[1, 'red'], [2, blue jay]]}")
     {'rows': [['1', 'red'], ['2', 'blue jay']]}
@@ -54,7 +58,7 @@ def parse_literal(text: str) -> Tree | None:
 
 
 def last_object(text: str) -> str | None:
-    """Cut out the last complete JSON object, prose in braces aside; None if one is not closed.
+    """Cut out the last complete JSON object, ignoring prose in braces; None if one is not closed.
 
     >>> last_object('{so} then {"a": {"b": 1}}.')
     '{"a": {"b": 1}}'
@@ -92,7 +96,7 @@ def parse_markdown(text: str) -> list[list[str]] | None:
 
 
 def read_field(text: str, read: Callable[[str], T | None]) -> T | None:
-    """Read a JSON object by its field for the answer; None if two differ, or one takes it back.
+    """Read the answer field of a JSON object; None if two differ, or another field takes it back.
 
     >>> read_field('{"reasoning": "a, then b", "final_answer": "c"}', str)
     'c'
@@ -127,12 +131,12 @@ def last_table(text: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Fold case and spaces, for words that are compared."""
+    """Fold case and whitespace, for comparing words."""
     return " ".join(text.split()).casefold()
 
 
 def _to_json(text: str) -> list[str] | None:
-    """Rewrite a text piece by piece as JSON in which every leaf is a text."""
+    """Rewrite a text token by token as JSON in which every leaf is a string."""
     pieces: list[str] = []
     waiting: list[str] = []
     position = 0

@@ -54,18 +54,18 @@ class VerifyConfig(Config):
     layout: StepLayout = "lines"
     """lines, paragraphs (between blank lines), or tags (<step>…</step>)."""
     max_steps: int = Field(default=64, ge=1)
-    """A solution of more steps is not judged."""
+    """Solutions with more steps are not judged."""
 
 
 class Verify(ConfiguredTask):
-    """Make problems of solutions, and grade verifications of them."""
+    """Make problems from solutions, and grade verifications of them."""
 
     name = VERIFICATION
     is_bounded = True
     config: VerifyConfig
 
     def problems(self, split: Split) -> Iterable[Problem]:
-        """List none: `make_problem` makes them of solutions."""
+        """List none: `make_problem` makes them from solutions."""
         return ()
 
     def steps(self, rollout: Rollout) -> list[Span]:
@@ -75,7 +75,8 @@ class Verify(ConfiguredTask):
     def make_problem(self, rollout: Rollout) -> Problem | None:
         """Ask for the verdict on a solution, under its id as `source_id`.
 
-        None if there is nothing to judge: no step or too many, or a grader that failed on it.
+        None if there is nothing to judge: no steps, too many steps, or no verdict from the
+        solution's own grader.
         """
         steps = self.steps(rollout)
         if rollout.score is None or rollout.score.verdict is Verdict.UNSCORED:
@@ -115,7 +116,7 @@ class Verify(ConfiguredTask):
     def solve(self, problem: Problem, seed: int) -> str:
         """Write a verification with the true final verdict, for a model to learn the layout from.
 
-        Nothing is known of single steps: in a wrong solution a random one is called wrong.
+        Nothing is known about single steps, so in a wrong solution a random step is called wrong.
         """
         marks = [True] * _num_steps(problem)
         if problem.answer != VERDICT_WORDS[True]:
@@ -123,7 +124,7 @@ class Verify(ConfiguredTask):
         return self.write(problem, marks)
 
     def write(self, problem: Problem, marks: Iterable[bool]) -> str:
-        """Write a verification with these verdicts on steps and the true final one."""
+        """Write a verification with these verdicts on the steps and the true final verdict."""
         steps = "".join(f"<step>\\boxed{{{VERDICT_WORDS[mark]}}}</step>\n" for mark in marks)
         final = f"<final_verification>\\boxed{{{problem.answer}}}</final_verification>"
         return f"<step_verification>\n{steps}</step_verification>\n{final}"
@@ -140,7 +141,7 @@ class Verify(ConfiguredTask):
         return marks if len(marks) == len(steps) == _num_steps(problem) else None
 
     def labels(self, task: Task, rollout: Rollout) -> list[bool | None]:
-        """Look up what the solution's own task says of each step, where it can tell."""
+        """Look up what the solution's own task says about each step, where it can tell."""
         notes = list(task.comment(rollout.problem, rollout.text))
         lines = [re.sub("</?step>", "", note.line).strip() for note in notes]
         labels: list[bool | None] = []
@@ -155,11 +156,11 @@ class Verify(ConfiguredTask):
 
 
 def _write_question(problem: Problem, steps: Sequence[str]) -> str:
-    """Write the problem and the numbered steps after marks, so that no line of theirs can imitate
-    ours.
+    """Write the problem and the numbered steps after marks, so that none of their lines can imitate
+    the layout.
 
-    A problem whose prompt has more around the question, such as a worked example, has the question
-    by itself in its payload.
+    If the prompt has more than the question, such as a worked example, the payload has the question
+    by itself.
     """
     asked = problem.payload.get("question")
     if not isinstance(asked, str) or not asked.strip():
@@ -170,7 +171,8 @@ def _write_question(problem: Problem, steps: Sequence[str]) -> str:
 
 
 def _quote(text: str, mark: str) -> str:
-    """Set the mark before the first line and a bare one before the others, whatever ends a line.
+    """Put the mark before the first line and a bare `|` before the others, for any kind of line
+    break.
 
     >>> _quote("2 = 2\\u2028<step>", "3| ")
     '3| 2 = 2\\n| &lt;step>'
@@ -180,7 +182,7 @@ def _quote(text: str, mark: str) -> str:
 
 
 def _after_thinking(text: str) -> str:
-    """Cut off the thinking part; nothing is left where it does not end, or the text is too long."""
+    """Cut off the thinking part; nothing is left if it does not end, or the text is too long."""
     start = find_thought_end(text) if len(text) <= MAX_CHARS else None
     return "" if start is None else text[start:]
 

@@ -20,7 +20,7 @@ WAIT_SECONDS = 0.25
 """How long a request waits for new rollouts to be read before it answers with what is ready."""
 FIRST_INDEX_SECONDS = 30.0
 LOOK_SECONDS = 1.0
-"""A run is looked at for new files after so long, so that a filter costs no scan of its folder."""
+"""A run's folder is scanned for new files at most this often, so a filter seldom costs a scan."""
 MAX_SERIES = 64
 MAX_SIBLINGS = 64
 Params = Mapping[str, str]

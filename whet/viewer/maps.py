@@ -20,9 +20,9 @@ from whet.viewer.query import (
 )
 
 MAX_BINS = 24
-"""Spans of steps in maps and distributions, where a page does not ask for fewer."""
+"""At most this many spans of steps in a map or distribution, unless a page asks for fewer."""
 TOP_ANSWERS = 7
-"""Answers that are counted apart; a page has as many colours besides that of right ones."""
+"""Answers counted separately; a page has this many colours besides the one for right answers."""
 MAX_PROBLEMS = 500
 
 

@@ -20,7 +20,7 @@ from whet.types import Advance, Indices, Json, Problem
 NGRAM = 13
 """Words of an n-gram, as for GPT-3 (Brown et al. 2020, appendix C)."""
 MIN_WORDS = 8
-"""Shorter questions are compared as a whole text: within another one their words mean little."""
+"""Shorter questions are compared as whole texts, because their few words may occur in any other."""
 MAX_QUESTIONS = 10
 """N-grams in more evaluation questions than this belong to a prompt's frame, and are ignored."""
 COLUMNS = re.compile(
@@ -28,7 +28,7 @@ COLUMNS = re.compile(
     "prompt|puzzles?|query|question|question_content|quiz|statement|text|turns",
     re.IGNORECASE,
 )
-"""Columns of other systems' files that hold what is asked. Without one, every text counts."""
+"""Columns of other systems' files that hold the question. If there is none, all texts count."""
 _BATCH = 1000
 
 
@@ -72,7 +72,7 @@ class EvalIndex:
         self.sizes = [size for size in np.unique(lengths).tolist() if size]
         self.texts = tuple(texts)
         self.num_rows = num_rows
-        # One lookup in a sparse table tells most hashes that are not there from the others.
+        # One lookup in a sparse table rules out most hashes that are not in the index.
         size = 1 << min(max(16 * len(hashes), 1 << 16).bit_length(), 27)
         self._mask = np.uint64(size - 1)
         self._is_possible = np.zeros(size, dtype=np.bool_)

@@ -15,8 +15,8 @@ from whet.rng import make_numpy_rng
 from whet.types import Advance, Indices
 
 SHINGLE = 3
-"""Words of a shingle. Questions are short: one changed word of thirty leaves a similarity of 0.81,
-with the five words usual for documents 0.68."""
+"""Words per shingle. Questions are short: if one word of thirty changes, the similarity is 0.81,
+but only 0.68 with the five words that are usual for documents."""
 NUM_HASHES = 120
 MIN_RECALL = 0.99
 """Of pairs exactly at the threshold, the fraction that MinHash should find."""

@@ -26,7 +26,7 @@ from whet.text.tokenizer import Tokenizer
 from whet.types import Indices, Problem, compact
 
 MIN_SHARED_BYTES = 1 << 26
-"""Smaller inputs are read by this process alone, before others would have started."""
+"""Smaller inputs are read by this process alone, which is done before others would have started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,7 +34,7 @@ class ScanPlan:
     """What to compute for every row."""
 
     band_size: int | None
-    """Hashes in a band of MinHash; None looks for no near duplicates."""
+    """Hashes in a band of MinHash; None skips the search for near duplicates."""
     is_any_answer: bool = False
     """Whether near duplicates may have different answers."""
     index: EvalIndex | None = None
@@ -154,7 +154,7 @@ _scanner: Scanner | None = None
 
 def _start_worker(plan: ScanPlan) -> None:
     global _scanner
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, and stops all
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives Ctrl-C and stops all workers
     _scanner = Scanner(plan)
 
 

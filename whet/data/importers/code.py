@@ -29,7 +29,7 @@ ASKED: dict[Direction, str] = {
     "End with its arguments as a JSON object in a fenced block.",
 }
 PLAIN = "def plain(x):\n    return [plain(y) for y in x] if isinstance(x, (list, tuple)) else x"
-"""JSON cannot tell a tuple from a list, so results are compared as lists."""
+"""JSON does not distinguish tuples from lists, so results are compared as lists."""
 GRADES = {"easy": 1, "medium": 3, "meidum": 3, "hard": 5}
 """One of the LeetCode files misspells its medium."""
 

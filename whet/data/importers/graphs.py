@@ -79,7 +79,7 @@ GRAPH_WORDS = {
     "cycle": r"cycle",
     "connectivity": r"path between|connected",
 }
-"""The words that tell a kind of question from the kinds below it."""
+"""Words that distinguish a kind of question from the kinds listed after it."""
 LAYERS = {"one": 1, "two": 2, "three": 3}
 
 _EDGE = re.compile(r"\(\s*(\d+)\s*(?:,|->)\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")

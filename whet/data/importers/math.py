@@ -122,7 +122,7 @@ def math_problem(
     payload: Mapping[str, Json] | None = None,
     solutions: Sequence[Json] = (),
 ) -> ParsedRow:
-    """Make a problem of a question, its answers, and those solutions that are text."""
+    """Make a problem from a question, its answers, and those solutions that are text."""
     golds = [answer.strip() for answer in answers]
     several: dict[str, Json] = {"answers": list[Json](golds)} if len(golds) > 1 else {}
     return ParsedRow(

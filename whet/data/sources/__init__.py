@@ -27,12 +27,12 @@ from whet.user_code import is_code_path
 
 _Value = str | bool | int | float
 MAX_SEARCHED = 100_000
-"""Characters of a value that patterns are searched in."""
+"""Most characters of a value that patterns are matched against."""
 _FOLDER = Path(str(files(__name__)))
 
 
 class ColumnRule(Config):
-    """A condition on one column; where several are given, all must hold."""
+    """A condition on one column; if several are given, all must hold."""
 
     column: str
     """Its name, or a path such as `extra_info.index`. A row without it cannot be read."""
@@ -55,7 +55,7 @@ class ColumnRule(Config):
     matching: str = ""
     """A regular expression that must match somewhere in the text."""
     not_matching: str = ""
-    """A regular expression that must not."""
+    """A regular expression that must not match."""
 
     def check(self) -> None:
         """Refuse an empty rule and an invalid regular expression."""
@@ -164,7 +164,8 @@ class Source(Config):
     about: str
     """What it is, in a few words."""
     tasks: tuple[str, ...] = Field(min_length=1)
-    """The tasks of its problems; rows of other tasks are left out. Mapped rows are the first's."""
+    """The tasks of its problems; rows of other tasks are left out. Mapped rows belong to the first
+    one."""
     files: tuple[SourceFile, ...] = Field(min_length=1)
     """Where the rows are. A problem that is in several files stays in the first."""
     hub: str | None = None
@@ -178,7 +179,7 @@ class Source(Config):
     map: Mapping[str, str] = {}
     """Columns by field, as `whet data import --map` takes them, in place of a layout."""
     attach: Mapping[str, str] = {}
-    """JSON files that belong to a row, by the column they fill; `{column}` is the row's own."""
+    """JSON files that belong to a row, by the column they fill; `{column}` is the row's value."""
     ignore: tuple[str, ...] = ()
     """Columns that the layout does not know and that are not needed."""
     keep: tuple[ColumnRule, ...] = ()

@@ -1,7 +1,7 @@
 """Prepare a source: turn its raw rows into a folder of problems for stages to read.
 
 Rows are streamed. The folder is written whole or not at all; its `source.json` records what it was
-made of.
+made from.
 """
 
 import re
@@ -37,7 +37,7 @@ from whet.types import Advance, Json, Message, Problem, Rollout, Split
 
 PROVENANCE = "source.json"
 LEFT_OUT = "left_out.jsonl"
-"""Rows that cannot be read or graded, with reasons; what rules leave out is only counted."""
+"""Rows that cannot be read or graded, with reasons; rows that rules leave out are only counted."""
 MAX_REASONS = 1000
 """Different reasons that are counted one by one."""
 MAX_BAD = 100
@@ -285,7 +285,7 @@ def _attach(source: Source, raw: RawFile, row: Row) -> Row:
 def _describe_folder(
     name: str, definition: Path, raw_files: list[RawFile], counts: PrepareCounts, limit: int | None
 ) -> Json:
-    """Record what a folder was made of, and the counts of its rows."""
+    """Record what a folder was made from, and the counts of its rows."""
     paths = {raw.path: raw.origin for raw in raw_files}
     facts: list[Json] = []
     for path, origin in paths.items():

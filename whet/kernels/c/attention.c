@@ -1,13 +1,13 @@
 /* Causal attention of packed sequences, and the backward pass, for float32 on a CPU.
  *
- * Sequences are lines of cells, and several may have tokens in common at their start: `node` says which token stands in
- * a cell, `cell` which cell answers for a token. Only those are computed as queries. Every query is computed by itself in
- * one order, and gradients are added up line by line, so no bit depends on the number of threads.
- * whet/kernels/attention.py gives the arguments, and tests compare the result with plain torch.
+ * Sequences are lines of cells, and several may share tokens at their start: `node` is the token in a cell, `cell` the
+ * cell that answers for a token. Only such cells are computed as queries. Every query is computed by itself in one
+ * order, and gradients are added up line by line, so no bit depends on the number of threads.
+ * whet/kernels/attention.py passes the arguments, and tests compare the result with plain torch.
  */
 #include "vectors.h"
 
-#define QUERIES (4 * ROWS) /* of the backward pass that are computed together */
+#define QUERIES (4 * ROWS) /* computed together in the backward pass */
 
 typedef struct {
     i64 lines, longest, heads, groups, size, threads;
@@ -51,7 +51,7 @@ static inline i64 token_of(const Attention *a, i64 line, i64 i, i64 end) {
     return i < end && a->cell[a->node[cell]] == cell ? a->node[cell] : -1;
 }
 
-/* Vectors of a head, one per cell, as panels [size, PANEL] of PANEL cells item. `to` is zero before. */
+/* Vectors of a head, one per cell, as panels [size, PANEL] of PANEL cells each. `to` must be zero. */
 static void pack_transposed(const Attention *a, i64 line, i64 g, i64 end, const float *x, float *to) {
     for (i64 c = 0; c < end; c++) {
         const float *from = x + (a->node[line * a->longest + c] * a->groups + g) * a->size;
@@ -60,7 +60,7 @@ static void pack_transposed(const Attention *a, i64 line, i64 g, i64 end, const 
     }
 }
 
-/* The same as panels [cells, PANEL] of PANEL dimensions item. */
+/* The same as panels [cells, PANEL] of PANEL dimensions each. */
 static void pack(const Attention *a, i64 line, i64 g, i64 end, i64 cells, const float *x, float *to) {
     for (i64 c = 0; c < end; c++) {
         const float *from = x + (a->node[line * a->longest + c] * a->groups + g) * a->size;
@@ -84,7 +84,7 @@ static inline float most_of(const float *x, i64 cells) {
     return largest(top);
 }
 
-/* e^(x - most) of item cell of a row; their sum. */
+/* Replace each cell of a row by e^(x - most), and return their sum. */
 static inline float powers(float *x, i64 cells, float most) {
     vec all = {0};
     for (i64 c = 0; c < cells; c += LANES) {
@@ -137,7 +137,7 @@ static int line_forward(const Attention *a, i64 line, i64 g) {
     return 0;
 }
 
-/* What QUERIES queries from `at` on tell the keys and values of their line, and their own gradients. */
+/* Add to the gradients of a line's keys and values from QUERIES queries from `at` on, and find the queries' own. */
 static void block_backward(const Attention *a, i64 line, i64 y, i64 at, i64 end, i64 cells, const float *keys,
                            const float *rows, const float *values, float *memory, float *d_keys, float *d_values) {
     i64 n = a->size, wide = round_up(n, PANEL), ld = cells + ROWS;
@@ -211,7 +211,7 @@ static int line_backward(const Attention *a, i64 line, i64 g) {
     return 0;
 }
 
-/* Both return 0, or 1 where there is no memory. */
+/* Both return 0, or 1 if there is no memory. */
 int attention_forward(const Attention *a) {
     int failed = 0;
 #pragma omp parallel for num_threads(a->threads) schedule(dynamic) reduction(| : failed)

@@ -1,8 +1,8 @@
 /* One decode step of a small float32 model on a CPU: all layers, the head, the draw and its record.
  *
- * Every row is computed by itself, in one order, so what it gives does not depend on the rows beside it. Products are
- * summed over k from first to last; scores, norms, softmax and the mix of values use several partial sums, always the same ones.
- * whet/engine/cpu/compiled.py lays out the arguments, and tests compare the result with plain torch.
+ * Every row is computed by itself, in one order, so its result does not depend on the rows beside it. Products are
+ * summed over k from first to last; scores, norms, softmax and the mix of values always use the same partial sums.
+ * whet/engine/cpu/compiled_cache.py lays out the arguments, and tests compare the result with plain torch.
  */
 #include "vectors.h"
 
@@ -31,7 +31,7 @@ void decode_pack(const float *w, i64 n, i64 k, float *to) {
 
 i64 decode_panel(void) { return PANEL; }
 
-/* What a vector is multiplied by to have a root mean square of 1. */
+/* The factor that gives a vector a root mean square of 1. */
 static inline float scale_of(const float *x, i64 n, float eps) {
     vec squares = {0};
     for (i64 i = 0; i < n; i += LANES) squares += load(x + i) * load(x + i);
@@ -48,7 +48,7 @@ static void add_norm(i64 rows, i64 n, const float *added, i64 ld, float *stream,
     }
 }
 
-/* Norm of a head where the family has one, rotation, and a factor. */
+/* Norm of a head if the family has one, rotation, and a factor. */
 static void rotate(const float *x, i64 n, const float *table, const float *weight, float eps, float factor, float *to) {
     float scale = weight ? factor * scale_of(x, n, eps) : factor;
     i64 half = n / 2, i = 0;
@@ -66,7 +66,7 @@ static void rotate(const float *x, i64 n, const float *table, const float *weigh
     }
 }
 
-/* Scores of LANES keys, which lie transposed: dimension by dimension, ld apart. */
+/* Scores of LANES keys, stored transposed: dimension by dimension, ld apart. */
 static inline vec score(const float *q, const float *keys, i64 ld, i64 n) {
     vec a = {0}, b = {0}, c = {0}, d = {0};
     for (i64 i = 0; i < n; i += 4) {
@@ -78,7 +78,7 @@ static inline vec score(const float *q, const float *keys, i64 ld, i64 n) {
     return (a + b) + (c + d);
 }
 
-/* to += the values of `count` tokens, each by its share. */
+/* to += the values of `count` tokens, each times its share. */
 static inline void mix(const float *p, const float *values, i64 count, i64 n, float *to) {
     for (i64 at = 0; at < n; at += LANES) {
         vec a = load(to + at), b = {0};
@@ -92,7 +92,7 @@ static inline void mix(const float *p, const float *values, i64 count, i64 n, fl
     }
 }
 
-typedef struct { /* those that a model does not have are NULL; matrices lie in panels */
+typedef struct { /* NULL if a model does not have it; matrices are stored in panels */
     const float *input_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *out, *post_norm, *gate_up, *down;
 } Layer;
 
@@ -113,16 +113,16 @@ typedef struct {
 
 typedef struct {
     i64 used, threads, columns;
-    i64 *token, *count, *live; /* what a step moves on, as do the following in whet/engine/row_state.py */
+    i64 *token, *count, *live; /* a step updates these, as InputBatch does in whet/engine/input_batch.py */
     const i64 *first, *fetched, *limit, *seed;
     const float *temperature;
     int32_t *output;
     const i64 *slot, *prompt, *length; /* where a row keeps its tokens, its prompt, and how long each prompt is */
     const char *is_stop;
-    float *hidden; /* the final states, where they are wanted; rows are then moved on by the caller */
+    float *hidden; /* the final states, if wanted; the caller then advances the rows */
 } Rows;
 
-/* What the new token of a row makes of its prompt and all that the row has added, itself included. */
+/* Attention of a row's new token to its prompt and to all that the row has added, itself included. */
 static void attend(const Model *m, const Cache *cache, const Rows *rows, i64 layer, i64 b, const float *qkv,
                    float *scores, float *to) {
     const Layer *w = m->layers + layer;
@@ -196,7 +196,7 @@ static void draw(const float *logits, i64 vocab, double uniform, float temperatu
             before = next;
         }
         for (i64 i = block; i < block + LANES && i < vocab; i++) {
-            if (work[i] > 0) found = i; /* the last likely one, where rounding leaves none above the target */
+            if (work[i] > 0) found = i; /* the last likely one, if rounding leaves none above the target */
             if ((before += work[i]) > target) break;
         }
     }
@@ -263,7 +263,7 @@ static void forward(const Model *m, const Cache *cache, const Rows *rows, i64 at
     for (i64 r = 0; r < count; r++) next(m, rows, at + r, big + r * head_n, scores);
 }
 
-/* Returns 0, or the number of blocks that are needed where there are fewer, or -1 where there is no memory. */
+/* Returns 0, or the number of blocks needed if there are fewer, or -1 if there is no memory. */
 int decode_step(const Model *m, const Cache *cache, const Rows *rows) {
     i64 wide = most(most((m->heads + 2 * m->groups) * m->size, 2 * m->inner), m->vocab), longest = panels(m->vocab);
     i64 blocks = 0;

@@ -2,12 +2,12 @@
  *
  * Forward and backward are one pass each over memory. A row is computed by itself, in one order. Gradients of weights
  * are summed over blocks of rows, which do not depend on the number of threads, and then block by block.
- * whet/kernels/layer_ops.py calls these and has the same in plain torch.
+ * whet/kernels/layer_ops.py calls these functions and has the same in plain torch.
  */
 #include "vectors.h"
 
-#define BLOCK 32    /* rows whose part in the gradient of a weight is summed together */
-#define SMALL 16384 /* numbers for which a second thread costs more than it gives */
+#define BLOCK 32    /* rows whose parts of a weight's gradient are summed together */
+#define SMALL 16384 /* up to so many numbers, a second thread costs more than it saves */
 
 /* Half a vec: a head may have only 16 numbers, and rope rotates its two halves. Sums are kept in these too:
  * where registers are no wider, compilers keep a vec in memory. */
@@ -22,7 +22,7 @@ static inline float inverse_root(half squares, i64 n, float eps) {
     return 1.0f / sqrtf(sum_half(squares) / (float)n + eps);
 }
 
-/* What a vector is multiplied by to have a root mean square of 1. */
+/* The factor that gives a vector a root mean square of 1. */
 static inline float inverse_rms(const float *x, i64 n, float eps) {
     half squares = {0};
     for (i64 i = 0; i < n; i += HALF) squares += load_half(x + i) * load_half(x + i);
@@ -96,7 +96,7 @@ void layer_add_norm_backward(i64 rows, i64 n, const float *total, const float *w
 typedef struct {
     i64 rows, heads, groups, size; /* a row of qkv holds query heads, key heads and as many value heads */
     const float *qkv, *rope;       /* rope has one line per row: cosines, then sines */
-    const float *q_norm, *k_norm;  /* missing where the family has none; then the backward pass has no qkv either */
+    const float *q_norm, *k_norm;  /* NULL if the family has none; then the backward pass has no qkv either */
     float eps;
     i64 threads;
 } Projection;
@@ -162,11 +162,11 @@ void layer_rope_backward(const Projection *p, const float *d_q, const float *d_k
     if (d_norms) sum_blocks(blocks, 2 * n, parts, d_norms);
 }
 
-/* Set where x is negative; a comparison of vecs is slow where the processor has none so wide. */
+/* Set where x is negative; a comparison of vecs is slow if the processor has none so wide. */
 static inline ivec sign(vec x) { return (ivec)x >> 31; }
 static inline vec size(vec x) { return (vec)((ivec)x & INT32_MAX); }
 
-/* to[rows, n] = silu(gate) * up; a row of gate_up holds n of the one, then n of the other. */
+/* to[rows, n] = silu(gate) * up; a row of gate_up holds n of gate, then n of up. */
 void layer_swiglu(i64 rows, i64 n, const float *gate_up, float *to, i64 threads) {
 #pragma omp parallel for num_threads(num_threads_for(rows * n, threads))
     for (i64 r = 0; r < rows; r++)

@@ -1,15 +1,15 @@
 /* Log-probability and entropy of training, and the backward pass to the logits.
  *
- * A row of logits is read twice while it lies in cache, and nothing of its size is written before the backward pass, where
- * the exponentials are taken again: that costs less than to write them and read them. Everything is relative to the
- * row's largest logit, and the tokens that have it are counted apart from the sum of the others, so neither large logits
- * nor a distribution that is almost one point lose digits. whet/kernels/lm_head.py lays out the arguments.
+ * A row of logits is read twice while it is in cache, and nothing of its size is written before the backward pass. That
+ * computes the exponentials again, which costs less than writing and reading them. Everything is relative to the row's
+ * largest logit, and the tokens that have it are counted separately from the sum of the others, so that neither large
+ * logits nor a distribution that is almost one point lose digits. whet/kernels/lm_head.py lays out the arguments.
  */
 #include "vectors.h"
 
-#define BLOCK 1024      /* tokens that are added up in float32, before they go to a sum in double precision */
-#define LEAST -100.0f   /* further below the largest logit than this is 0 all the same, and -inf would give 0 * inf */
-#define ALONE (1 << 15) /* logits that are not worth a second thread */
+#define BLOCK 1024      /* tokens added up in float32 before they go into a sum in double precision */
+#define LEAST -100.0f   /* exponentials of less than this are 0 anyway, and -inf would give 0 * inf */
+#define ALONE (1 << 15) /* up to so many logits, a second thread is not worth it */
 
 /* What the backward pass needs of a row: its largest logit, 1 / sum of exponentials, mean distance from the largest. */
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
     ivec count;
 } sums;
 
-/* The last numbers of a row, and -inf behind them. */
+/* The last numbers of a row, padded with -inf. */
 static inline vec load_end(const float *x, i64 n) {
     vec end = (vec){0} - INFINITY;
     memcpy(&end, x, n * sizeof(float));
@@ -38,7 +38,7 @@ static float top_of(const float *x, i64 n) {
     return largest(larger(larger(load_end(x + i, n - i), b), a));
 }
 
-/* Written so that what is no number stays none. */
+/* Written so that NaN stays NaN. */
 static inline vec below(vec x, float top, float inverse) {
     vec scaled = (x - top) * inverse;
     return pick(scaled < LEAST, (vec){0} + LEAST, scaled);
@@ -110,7 +110,7 @@ void lm_head_grad(const float *logits, i64 rows, i64 n, const i64 *label, const 
         float by_logprob = d_logprob ? d_logprob[r] / temperature[r] : 0.0f;
         float by_entropy = d_entropy ? d_entropy[r] / temperature[r] : 0.0f;
         grad_row(x, n, row[r], inverse, by_logprob, by_entropy, to);
-        /* 1 - p of the label keeps its digits where p is almost 1. */
+        /* 1 - p of the label keeps its digits if p is almost 1. */
         float scaled = below((vec){x[label[r]]}, row[r].top, inverse)[0];
         to[label[r]] = -by_logprob * expm1f(logprob[r]) - by_entropy * expf(logprob[r]) * (scaled + row[r].mean);
     }

@@ -1,4 +1,4 @@
-/* Sixteen numbers at a time: what the kernels have in common. */
+/* Sixteen numbers at a time: what the kernels share. */
 #ifndef WHET_VECTORS_H
 #define WHET_VECTORS_H
 
@@ -28,13 +28,13 @@ static inline void store(float *p, vec x) { *(vec *)p = x; }
 /* a where the mask is set, else b */
 static inline vec pick(ivec mask, vec a, vec b) { return (vec)(((ivec)a & mask) | ((ivec)b & ~mask)); }
 
-/* Lower and upper half. Written number by number, which keeps x in its register: its address is not taken. */
+/* Lower and upper half, number by number: x stays in its register, because its address is not taken. */
 #define LOWER(x) {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]}
 #define UPPER(x) {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]}
 typedef float eight __attribute__((vector_size(32)));
 typedef float four __attribute__((vector_size(16)));
 
-/* Set where a < b. Compilers for narrower processors take such a comparison number by number, unless it is halved. */
+/* Set where a < b. Compilers for narrower processors compare number by number unless the comparison is halved. */
 static inline ivec is_less(vec a, vec b) {
 #ifdef __AVX512F__
     return a < b;

@@ -1,11 +1,11 @@
 """CLRS-Text: carry out a textbook algorithm on a small input and print its output.
 
-answer   the output as CLRS-Text prints it; where the question asks for a trace,
+answer the output as CLRS-Text prints it; if the question asks for a trace,
          `state, state, ... | output`
-payload  {"algorithm": name, "size": n}, for reading only
+payload {"algorithm": name, "size": n}, for reading only
 
-All thirty algorithms can be generated, three of them with traces; imported rows may hold the
-traces of any. Keys, graphs and points have three decimals, and inputs are such that one output is
+All thirty algorithms can be generated, three of them with traces; imported rows may have traces of
+any. Keys, graphs and points have three decimals, and inputs are chosen so that only one output is
 right.
 """
 
@@ -26,7 +26,7 @@ from whet.tasks.graphs.named_runs import is_only_remark
 from whet.types import Json, Problem, Score, Split
 
 Item = Decimal | tuple["Item", ...]
-"""A number, or an array: 0 for square and 1 for round brackets, then its elements."""
+"""A number, or an array: 0 for square or 1 for round brackets, then its elements."""
 
 MAX_CHARS = 1 << 16
 MAX_DEPTH = 4
@@ -37,24 +37,24 @@ _PIECE = re.compile(
 )
 _CLOSING = {"[": "]", "(": ")"}
 _NAMED = re.compile(r"\A\s*(?:index|position|node|vertex|key|value)\s+(-?[0-9.]+\s*)\Z")
-"""A single number with what it is."""
+"""A single number and what it is: `index 3`."""
 _EXPLANATION = re.compile(
     r"(?s)(?<=\S)\n\s*\n(?:[*_]*(?i:explanation|reasoning|reason|why|note)\b[*_]*:"
     r"(?!.*(?:\n\s*\n|[:=<\[]|boxed)).*"
     r"|(?![^\n]*\b(?:input|initial|given|un\w+)\b)[A-Z][^\n\d\[\]=:|<]*\.\s*)\Z"
 )
-"""A last paragraph that explains an output and holds no other."""
+"""A last paragraph that explains an output and contains no other."""
 _SIZES = ((4, 4), (5, 7), (8, 10), (11, 13), (14, 16))
 """Smallest and largest input in each fifth of difficulty."""
 _Value = int | float | Sequence["_Value"]
 Draw = Callable[[Random, int], dict[str, _Value]]
-"""Draw the inputs of an algorithm by the names they are printed with, in its order."""
+"""Draw the inputs of an algorithm, by their printed names and in its order."""
 
 
 class ClrsConfig(GeneratedConfig):
     name: Literal["clrs"] = "clrs"
     trace: bool = False
-    """Ask for the intermediate states too, of the algorithms that have them here."""
+    """Also ask for the intermediate states, for the algorithms that have them here."""
 
 
 class Printout(NamedTuple):
@@ -71,10 +71,10 @@ class Clrs(GeneratedTask):
     config: ClrsConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare printouts: every number by its exact value, every bracket and the order as is.
+        """Compare printouts: numbers by exact value, brackets and order as they are.
 
-        Parts: `correct` 0 or 1; `output`, 1 if what follows the trace is right; `trace`, the
-        fraction of right states, where the gold answer has them.
+        Parts: `correct` 0 or 1; `output`, 1 if the part after the trace is right; `trace`, the
+        fraction of right states, if the gold answer has them.
         """
         algorithm = ALGORITHMS.get(str(problem.payload.get("algorithm")))
         read = partial(printout_of, label=algorithm.output if algorithm else "")
@@ -117,7 +117,7 @@ def printout_of(text: str, label: str = "") -> Printout | None:
 
 
 def _strip_label(text: str, label: str) -> str:
-    """Take what follows a label, or each of its parts; the text itself without one."""
+    """Return what follows a label, or each of its parts; the text itself if it has no label."""
     plain = text.replace("**", "").replace("=", ":").strip().removesuffix(".")
     parts = [rf"{re.escape(name)}[ \t]*:[ \t]*" for name in label.split(", ")]
     lead = r"(?:[^\n]{0,200}\b(?:so|thus|hence|therefore),? (?:the )?)?"
@@ -131,8 +131,8 @@ def _strip_label(text: str, label: str) -> str:
 def parse_items(text: str) -> tuple[Item, ...] | None:
     """Read the items of a text; None if it holds anything else.
 
-    Spaces or commas separate the elements, and 0.50, 0.5 and 5e-1 are the same number; nothing else
-    may differ: brackets and order count.
+    Spaces or commas separate the elements, and 0.50, 0.5 and 5e-1 are the same number. Brackets and
+    order must be the same.
 
     >>> parse_items("[1 0.50], 2") == parse_items("[1, 5e-1] 2.0")
     True
@@ -166,7 +166,7 @@ def parse_items(text: str) -> tuple[Item, ...] | None:
 
 
 def fraction_right(items: tuple[Item, ...], gold: tuple[Item, ...]) -> float:
-    """Give the fraction of right items, of the longer of the two; 1 if both are empty."""
+    """Return the fraction of right items, relative to the longer list; 1 if both are empty."""
     longer = max(len(items), len(gold))
     return sum(a == b for a, b in zip(items, gold, strict=False)) / longer if longer else 1.0
 
@@ -181,9 +181,9 @@ def _compare(answer: Printout, gold: Printout) -> tuple[dict[str, float], str]:
 
 
 class ClrsAlgorithm(NamedTuple):
-    """What the question asks for, how to draw inputs of a size, and how to run on them.
+    """The output that a question asks for, how to draw inputs of a size, and how to run on them.
 
-    Where a trace is asked for, `run` lists every state, from the first to the output.
+    If the question asks for a trace, `run` lists every state, from the first to the output.
     """
 
     output: str
@@ -236,20 +236,20 @@ def _draw_activities(rng: Random, size: int) -> dict[str, _Value]:
 
 
 def _draw_strings(rng: Random, size: int, length: int) -> dict[str, _Value]:
-    """Draw the keys of two strings, the second of a length."""
+    """Draw the keys of two strings, the second of the given length."""
     marks = [0] * (size - length) + [1] * length
     return {"string": marks, "key": [rng.randrange(4) for _ in range(size)]}
 
 
 def _draw_weights(rng: Random, size: int) -> dict[str, _Value]:
-    """Cut a thousand into the weights of keys and gaps."""
+    """Divide a thousand into the weights of keys and gaps."""
     cuts = [0, *sorted(rng.sample(range(1, 1000), 2 * size)), 1000]
     parts = [(end - start) / 1000 for start, end in pairwise(cuts)]
     return {"p": [*parts[:size], 0.0], "q": parts[size:]}
 
 
 def _best_search_tree(p: Array, q: Array) -> list[list[int]]:
-    """Work in thousandths, which are exact."""
+    """Compute in thousandths, which are exact."""
     return textbook.optimal_search_tree(*([round(1000 * w) for w in part] for part in (p, q)))
 
 
@@ -258,7 +258,7 @@ def _draw_tasks(rng: Random, size: int) -> dict[str, _Value]:
 
 
 def _draw_points(rng: Random, size: int) -> dict[str, _Value]:
-    """Draw points of which no three are on a line."""
+    """Draw points, no three of which are on a line."""
     while True:
         x, y = ([rng.randrange(-1999, 2000) / 1000 for _ in range(size)] for _ in range(2))
         if all(textbook.turn(*three) for three in combinations(zip(x, y, strict=True), 3)):
@@ -271,7 +271,7 @@ def _graph(
     has_source: bool = True,
     is_unambiguous: bool = False,
 ) -> Draw:
-    """Draw a graph, with a source or whole; if asked, without two shortest paths to a node."""
+    """Draw a graph, with a source or without; if asked, with unique shortest paths."""
 
     def draw(rng: Random, size: int) -> dict[str, _Value]:
         sources = [rng.randrange(size)] if has_source else range(size)
@@ -296,7 +296,8 @@ def draw_graph(
     is_directed: bool = False,
     degree: float | None = None,
 ) -> Matrix:
-    """Draw a graph with about `degree` edges per node, by default half of all; weights differ."""
+    """Draw a graph with about `degree` edges per node, by default half of all; all weights
+    differ."""
     weights = iter(rng.sample(range(1, 1000), size * size))
     probability = 0.5 if degree is None else min(0.5, degree / size)
     matrix: Matrix = [[0.0 if is_weighted else 0] * size for _ in range(size)]
@@ -321,7 +322,7 @@ def acyclic(rng: Random, size: int, *, is_weighted: bool = False) -> Matrix:
 
 
 def has_one_way(source: int, matrix: Matrix) -> bool:
-    """Tell whether no node has two shortest paths from the source, to the exact thousandth."""
+    """Whether every node has only one shortest path from the source, to the exact thousandth."""
     exact = [[float(round(1000 * cell)) for cell in row] for row in matrix]
     parents, away = textbook.find_shortest_paths(source, exact)
     others = [node for node, parent in enumerate(parents) if parent != node]

@@ -1,7 +1,7 @@
 """Textbook algorithms on small inputs, with the conventions of CLRS-Text.
 
-Each gives its final output, some a trace. Nodes are taken up in rising order, and a node without a
-parent is its own parent.
+Each returns its final output, and some a trace. Nodes are visited in ascending order, and a node
+without a parent is its own parent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,17 +9,17 @@ from itertools import combinations, pairwise
 
 Array = list[float]
 Matrix = list[list[float]]
-"""An adjacency matrix: 0 is no edge."""
+"""An adjacency matrix; 0 means no edge."""
 Point = tuple[float, float]
 
 
 def insertion_sort_trace(key: Array) -> list[Array]:
-    """List the array at first and after each insertion."""
+    """List the initial array and the array after each insertion."""
     return [sorted(key[: end + 1]) + key[end + 1 :] for end in range(len(key))]
 
 
 def bubble_sort_trace(key: Array) -> list[Array]:
-    """List the array at first and after each comparison, from the end to the front."""
+    """List the initial array and the array after each comparison, from back to front."""
     array = list(key)
     states = [key]
     for front in range(len(array) - 1):
@@ -40,7 +40,7 @@ def minimum_trace(key: Array) -> list[int]:
 
 
 def binary_search(key: Array, target: float) -> int:
-    """Find the first index whose key is not below the target; the last index where all are."""
+    """Find the first index whose key is not below the target; the last index if all are below."""
     return next((i for i, value in enumerate(key) if value >= target), len(key) - 1)
 
 
@@ -57,7 +57,7 @@ def maximum_subarray(key: Array) -> tuple[int, int]:
 
 
 def activity_selector(start: Array, finish: Array) -> list[int]:
-    """Choose, by the earliest finish, activities that do not overlap."""
+    """Choose activities that do not overlap, by earliest finish."""
     chosen = [0] * len(start)
     free = float("-inf")
     for i in sorted(range(len(start)), key=finish.__getitem__):
@@ -68,7 +68,8 @@ def activity_selector(start: Array, finish: Array) -> list[int]:
 
 
 def string_match(string: Sequence[int], key: Sequence[int]) -> int:
-    """Find the keys marked 1 within those marked 0; the number of those where they do not occur."""
+    """Find the keys marked 1 within those marked 0; if they do not occur, the number of keys marked
+    0."""
     text = [k for mark, k in zip(string, key, strict=True) if not mark]
     pattern = [k for mark, k in zip(string, key, strict=True) if mark]
     starts = range(len(text) - len(pattern) + 1)
@@ -76,7 +77,7 @@ def string_match(string: Sequence[int], key: Sequence[int]) -> int:
 
 
 def breadth_first(source: int, adjacency: Matrix) -> list[int]:
-    """Give each node's parent: the lowest of those one step nearer to the source."""
+    """Return each node's parent: the lowest node that is one step nearer to the source."""
     size = len(adjacency)
     parents = list(range(size))
     reached = [source]
@@ -94,21 +95,21 @@ def breadth_first(source: int, adjacency: Matrix) -> list[int]:
 
 
 def spanning_tree(source: int, adjacency: Matrix) -> list[int]:
-    """Give each node's parent in the lightest spanning tree of the source (Prim)."""
+    """Return each node's parent in the lightest spanning tree from the source (Prim)."""
     return find_shortest_paths(source, adjacency, is_cumulative=False)[0]
 
 
 def shortest_path_tree(source: int, adjacency: Matrix) -> list[int]:
-    """Give each node's parent on the shortest path from the source (Dijkstra)."""
+    """Return each node's parent on the shortest path from the source (Dijkstra)."""
     return find_shortest_paths(source, adjacency)[0]
 
 
 def find_shortest_paths(
     source: int, adjacency: Matrix, *, is_cumulative: bool = True
 ) -> tuple[list[int], list[float]]:
-    """Give each node's parent on the shortest path from the source, and how far away it is.
+    """Return each node's parent on the shortest path from the source, and its distance.
 
-    If distances do not add up, each node joins the nearest one of the tree instead.
+    Without `is_cumulative`, each node joins the nearest node of the tree instead.
     """
     size = len(adjacency)
     parents = list(range(size))
@@ -128,7 +129,7 @@ def find_shortest_paths(
 
 
 def matrix_chain(p: Array) -> list[list[int]]:
-    """Give the best position to split each product of matrices."""
+    """Return the best position at which to split each product of matrices."""
     size = len(p)
     cost = [[0.0] * size for _ in p]
     split = [[0] * size for _ in p]
@@ -144,10 +145,10 @@ def matrix_chain(p: Array) -> list[list[int]]:
 
 
 def lcs_table(string: Sequence[int], key: Sequence[int]) -> list[list[int]]:
-    """Give where the longest common subsequence of each two prefixes comes from.
+    """Return the origin of the longest common subsequence of each pair of prefixes.
 
-    The two sequences are the keys marked 0 and 1, and the table has a row and a column for each of
-    both: 0 means both one shorter, 1 for the first one shorter, 2 for the second.
+    The two sequences are the keys marked 0 and 1, and the table has a row and a column for each key
+    of both: 0 means both prefixes one shorter, 1 the first one shorter, 2 the second.
     """
     split = list(string).count(0)
     size = len(key)
@@ -167,7 +168,8 @@ def lcs_table(string: Sequence[int], key: Sequence[int]) -> list[list[int]]:
 
 
 def optimal_search_tree(p: Sequence[float], q: Sequence[float]) -> list[list[int]]:
-    """Give the root of the best search tree over each span of keys, by weights of keys and gaps."""
+    """Return the root of the best search tree over each range of keys, by weights of keys and
+    gaps."""
     size = len(q)
     cost = [[0.0] * size for _ in range(size)]
     weight = [[0.0] * size for _ in range(size)]
@@ -184,7 +186,8 @@ def optimal_search_tree(p: Sequence[float], q: Sequence[float]) -> list[list[int
 
 
 def task_scheduling(deadline: Sequence[int], penalty: Array) -> list[int]:
-    """Choose tasks of one day each, the greatest penalty first, where there is still time."""
+    """Choose tasks of one day each, greatest penalty first, if there is still time before the
+    deadline."""
     chosen = [0] * len(deadline)
     day = 0
     for task in sorted(range(len(deadline)), key=lambda task: -penalty[task]):
@@ -208,29 +211,30 @@ def hull(x: Array, y: Array) -> list[int]:
 
 
 def segments_meet(x: Array, y: Array) -> int:
-    """Tell whether the segments of the first and the last two points meet; touching counts."""
+    """Whether the segments of the first two and the last two points meet; touching counts."""
     a, b, c, d = zip(x, y, strict=True)
     crosses = turn(a, b, c) * turn(a, b, d) <= 0 and turn(c, d, a) * turn(c, d, b) <= 0
     overlaps = (
         max(min(p, q), min(r, s)) <= min(max(p, q), max(r, s))
         for p, q, r, s in zip(a, b, c, d, strict=True)
     )
-    return int(crosses and all(overlaps))  # the spans decide for four points on one line
+    return int(crosses and all(overlaps))  # the boxes decide for four points on one line
 
 
 def turn(a: Point, b: Point, c: Point) -> int:
-    """Tell exactly which way points of three decimals turn: positive is left, 0 a straight line."""
+    """Return which way three points turn, exact to three decimals: positive is left, 0 is
+    straight."""
     (ax, ay), (bx, by), (cx, cy) = ((round(1000 * x), round(1000 * y)) for x, y in (a, b, c))
     return (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
 
 
 def depth_first(adjacency: Matrix) -> list[int]:
-    """Give each node's parent in the forest that a depth-first search grows."""
+    """Return each node's parent in the forest of a depth-first search."""
     return _search_depth_first(adjacency, range(len(adjacency)))[0]
 
 
 def topological_sort(adjacency: Matrix) -> tuple[list[int], int]:
-    """Give each node the one after it in the order (the last has itself), and the first node."""
+    """Return each node's successor in the order (the last has itself), and the first node."""
     order = _search_depth_first(adjacency, range(len(adjacency)))[1][::-1]
     after = list(range(len(adjacency)))
     for node, following in pairwise(order):
@@ -239,7 +243,7 @@ def topological_sort(adjacency: Matrix) -> tuple[list[int], int]:
 
 
 def strong_components(adjacency: Matrix) -> list[int]:
-    """Give each node the root of its strong component: its first node by latest finish."""
+    """Return the root of each node's strong component: its first node by latest finish."""
     size = len(adjacency)
     order = _search_depth_first(adjacency, range(size))[1][::-1]
     turned = [[adjacency[b][a] for b in range(size)] for a in range(size)]
@@ -257,7 +261,7 @@ def articulation_points(adjacency: Matrix) -> list[int]:
 
 
 def bridges(adjacency: Matrix) -> list[list[int]]:
-    """Mark with 1 the edges without which there would be more components; -1 is no edge."""
+    """Mark with 1 the edges whose removal would disconnect a component; -1 means no edge."""
     size = len(adjacency)
     marks = [[0 if a == b or adjacency[a][b] else -1 for b in range(size)] for a in range(size)]
     whole = _num_components(adjacency)
@@ -270,7 +274,7 @@ def bridges(adjacency: Matrix) -> list[list[int]]:
 
 
 def kruskal(adjacency: Matrix) -> list[list[int]]:
-    """Mark the edges of the lightest spanning forest, both ways."""
+    """Mark the edges of the lightest spanning forest, in both directions."""
     size = len(adjacency)
     parents = list(range(size))
     marks = [[0] * size for _ in range(size)]
@@ -283,9 +287,9 @@ def kruskal(adjacency: Matrix) -> list[list[int]]:
 
 
 def floyd_warshall(adjacency: Matrix) -> list[list[int]]:
-    """Give, for each two nodes, the last node before the second on the shortest path between them.
+    """Return, for each pair of nodes, the last node before the second on their shortest path.
 
-    A node with an edge to itself is as far from itself as that edge is long.
+    The distance of a node to itself is the length of its own edge, if it has one.
     """
     size = len(adjacency)
     far = float("inf")
@@ -301,9 +305,9 @@ def floyd_warshall(adjacency: Matrix) -> list[list[int]]:
 
 
 def _search_depth_first(adjacency: Matrix, order: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Search from each node of an order that is still unseen.
+    """Search from each unseen node of an order.
 
-    Gives each node's parent, and the nodes in the order in which they finish.
+    Returns each node's parent, and the nodes in the order in which they finish.
     """
     parents = list(range(len(adjacency)))
     finished: list[int] = []
@@ -330,6 +334,6 @@ def _root(parents: list[int], node: int) -> int:
 
 
 def _num_components(adjacency: Matrix) -> int:
-    """Count the connected components: the trees that a depth-first search grows."""
+    """Count the connected components: the trees of a depth-first search."""
     parents = depth_first(adjacency)
     return sum(parent == node for node, parent in enumerate(parents))

@@ -1,1 +1,1 @@
-"""Programs a model writes: the sandbox they run in, and the tasks that grade them."""
+"""Programs that a model writes: the sandbox they run in, and the tasks that grade them."""

@@ -1,8 +1,8 @@
 """Find the value, or the call, that the last sentence of a response to a prediction gives.
 
-What stands in tags, boxes, blocks or alone needs no sentence to be understood; here are the others:
-`f(6) = 58213`, `it returns 2 * 5 = **10**`, `n = 24 works, so f(24) is True`. Exactly one candidate
-may be there, and nothing around it may doubt, deny or only suppose it.
+Answers in tags, boxes and blocks, or by themselves, need no sentence. This module reads the others:
+`f(6) = 58213`, `it returns 2 * 5 = **10**`, `n = 24 works, so f(24) is True`. There must be exactly
+one candidate, and nothing around it may doubt, deny or merely suppose it.
 """
 
 import ast
@@ -33,19 +33,21 @@ _JOINT = re.compile(
     r"|(?P<colon>:)(?=[\s*`$])",
     re.IGNORECASE,
 )
+"""What joins a call to its value: `returns`, `is`, `=`, `→`."""
 _NAMED = re.compile(rf"\b(?:{_GIVES}|results?|values?|answers?|we get)\b", re.IGNORECASE)
-"""With it a clause is about what comes out."""
+"""A clause with one of these is about the output."""
 _LABEL = re.compile(
     r"(?:\A|[.;] )[\w\s`*-]{0,40}\b(?:outputs?|results?|values?|answer|returns?|returned"
     r"|prediction|final \w+)[\s`*]*\Z",
     re.IGNORECASE,
 )
+"""A label of an output, before a colon: `Output`, `the final value`."""
 _OTHER_THING = re.compile(
     r"\b(?:input|argument|parameter|index|step|iteration|loop|initial|initially|before|first|start"
     r"|example|length|counter)s?\b",
     re.IGNORECASE,
 )
-"""What a clause may be about that is not the output."""
+"""Things other than the output that a clause may be about."""
 _OTHER_CALL = re.compile(r"(\w+)\([^()]*\)[\s`*]*\Z")
 _TYPE = re.compile(
     r"(?:(?:an?|the)\s+)?(?:(?:empty|resulting|final|new|single)\s+)?(?:(?:tuple|list|string|str"
@@ -53,47 +55,55 @@ _TYPE = re.compile(
     r"\b[\s:]*)?(?:of\s)?",
     re.IGNORECASE,
 )
+"""Words for the type of a value, before it: `the empty list `."""
 _PIECE = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*|(?<![\w)\]])([\[{][^\n]*[\]}])(?![\w(\[])")
+"""A piece in code marks, in bold, or in brackets."""
 _QUOTED = re.compile(r"`[^`\n]*`|(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"")
 _CUE = re.compile(
     rf"\b(?:{_GIVES}|get|obtain|results?|is|are|be|input|argument|use|take|choose|pick|try|pass)\b"
     r"|[=→⇒:]|\w\(",
     re.IGNORECASE,
 )
-"""Without it no sentence speaks of a value."""
+"""A sentence without one of these states no value."""
 _ON_INPUT = re.compile(
     r"(?:\A|\n)\W*(?:(?:so|thus|hence|therefore),? )?(?:(?:the|our|its|my|given|recorded) ){0,2}"
     r"(?:inputs?|arguments?)\b(?![^\n]*\b(?:outputs?|returns?|results?)\b)[^\n]*\Z",
     re.IGNORECASE,
 )
+"""A last line about the input."""
 _GOES_ON = re.compile(
     any_of(CHOICE, TURN, FALSE, "but|before|after|input|argument|then") + r"|\?", re.IGNORECASE
 )
+"""Words after a value that show that the sentence continues."""
 _INPUT = re.compile(
     r"\b(?:inputs?|arguments?|use|using|take|taking|choose|choosing|pick|picking|try|pass|passing"
     r"|call|calling|set|setting|with|be|is)\b[\s:*$`]*(?:(?:for example|e\.g\.|say),?\s)?",
     re.IGNORECASE,
 )
+"""Words that introduce an input: `use `, `the argument is `."""
 _LITERAL = r"""-?[0-9][0-9_.]*(?<!\.)|'[^'\n]*'|"[^"\n]*"|True|False|None|\[[^\n]*?\]|\{[^\n]*?\}"""
 _GIVEN = re.compile(
     rf"[`*$]*({_LITERAL})[`*$]*(?: as (?:the|an) (?:input|argument))?"
     r"(?=[.!,]?\s*\Z| (?:for|since|because)\b)"
 )
+"""A literal as an input: `3 as the input`."""
 _LATEX_WORD = re.compile(r"\\(?:text(?:bf|it|tt|rm|sf)?|math(?:bf|it|tt|rm|sf))\s?\{([^{}]*)\}")
 _LATEX_SPACE = re.compile(r"\\(?:[,;:! ]|left(?![a-z])|right(?![a-z])|q?quad(?![a-z]))")
 _CHECK = re.compile(
     r" \((?:check|verif|test|proof|since|because|as|so)(?:[^()\n]|\([^()\n]*\))*\)(?=[.!*_]*\Z)",
     re.IGNORECASE,
 )
-"""A remark in brackets at the end of a sentence: `x = 3 (check: 3 + 1 = 4)`."""
+"""A remark in parentheses at the end of a sentence: `x = 3 (check: 3 + 1 = 4)`."""
 _BELOW_ASSERTION = re.compile(r"^`*assert [^\n]+\n\s*(?=[A-Z][^\n]*\Z)", re.MULTILINE)
+"""An assertion right above a last line of prose."""
 _ARROWS = ("→", "->", "=>", "⇒")
 _DISOWNING = DISOWNING - {"choose", "pick"}
 _EDGE = " .!,*`$"
 
 
 class Stated(NamedTuple):
-    """What a sentence says of a call: the call and what comes out, either of them perhaps not."""
+    """What a sentence says about a call: the call and its output, either of which may be
+    missing."""
 
     call: ast.Call | None
     value: str | None
@@ -112,7 +122,7 @@ def plain_latex(span: str) -> str:
 
 
 def find_output(text: str, entry: str, read: Callable[[str], object]) -> Stated | None:
-    """Find the value that the last sentence says comes out, and of which call.
+    """Find the value that the last sentence calls the output, and the call that gives it.
 
     >>> find_output("It is odd, so f(3) returns 3 + 1 = 4.", "f", read_literal).value
     '4'
@@ -128,7 +138,7 @@ def find_output(text: str, entry: str, read: Callable[[str], object]) -> Stated 
 def find_input(
     text: str, entry: str, names: list[str], read: Callable[[str], object]
 ) -> Stated | None:
-    """Find the call that the last sentence says gives the output, and what it says comes out.
+    """Find the call that the last sentence says gives the output, and the output it states.
 
     >>> stated = find_input("n = 24 works, so `f(24)` is True.", "f", ["n"], read_literal)
     >>> ast.unparse(stated.call), stated.value
@@ -161,7 +171,7 @@ def is_on_input(text: str) -> bool:
 
 
 def cut_below_assertion(text: str) -> str:
-    r"""Cut off a last line of prose below the one assertion of a response.
+    r"""Cut off a last line of prose below the only assertion of a response.
 
     >>> cut_below_assertion("assert f(2) == 4\n\nSince 2 is even.")
     'assert f(2) == 4'
@@ -173,13 +183,13 @@ def cut_below_assertion(text: str) -> str:
 
 
 def _is_plain(remark: str) -> bool:
-    """Whether a remark neither doubts nor takes back what it is on."""
+    """Whether a remark neither doubts nor retracts what it comments on."""
     is_plain = DISOWNING.isdisjoint(remark.lower().split())
     return is_plain and not is_doubtful(remark) and find_replacement(remark) is None
 
 
 def parameters(source: str, entry: str) -> list[str]:
-    """List the names by which a function takes its arguments, in order."""
+    """List the parameters of a function, in order."""
     tree = tests_text.parse_python(source)
     names: list[str] = []
     for node in tree.body if tree else ():
@@ -189,7 +199,7 @@ def parameters(source: str, entry: str) -> list[str]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """List the sentences that may state an answer: the last of each candidate in one line."""
+    """Yield the sentences that may state an answer: the last one of each one-line candidate."""
     if not _CUE.search(text, max(len(text) - 2 * _MAX_SENTENCE, 0)):
         return
     spans = [span for span in candidates(text) if "\n" not in span]
@@ -217,7 +227,7 @@ def _line_behind_fence(text: str) -> str | None:
 
 
 def _calls(sentence: str, entry: str) -> list[tuple[int, int, ast.Call]]:
-    """List where the function is called, and how, with its arguments written out."""
+    """List the calls of the function with literal arguments, and their positions."""
     calls = []
     for match in list(re.finditer(rf"(?<![\w.]){re.escape(entry)}\(", sentence))[:_MAX_CALLS]:
         end = match.end()
@@ -244,7 +254,7 @@ def _parse_call(text: str, entry: str) -> ast.Call | None:
 
 
 def _is_unsure(sentence: str, start: int, end: int) -> bool:
-    """Whether the clause that leads to a piece, or what follows it, keeps it from being stated."""
+    """Whether the clause before a piece, or the text after it, keeps it from being stated."""
     lead = _CLAUSE.split(_QUOTED.sub("x", sentence[:start]))[-1]
     words = re.findall(r"[\w'’]+", lead.lower())
     is_led_away = is_doubtful(lead) or not _DISOWNING.isdisjoint(words) or is_disowned(lead)
@@ -254,7 +264,7 @@ def _is_unsure(sentence: str, start: int, end: int) -> bool:
 
 
 def _behind_joint(sentence: str, entry: str, read: Callable[[str], object]) -> str | None:
-    """Take the value that ends a sentence behind `returns`, `is`, `=` and the like."""
+    """Return the value that ends a sentence after `returns`, `is`, `=` and the like."""
     for joint in reversed(list(_JOINT.finditer(sentence))):
         tail = sentence[joint.end() :]
         start = joint.end() + len(tail) - len(tail.lstrip(_EDGE))
@@ -271,7 +281,7 @@ def _behind_joint(sentence: str, entry: str, read: Callable[[str], object]) -> s
 
 
 def _leads_to_output(lead: str, joint: re.Match[str], entry: str) -> bool:
-    """Whether the words before a joint speak of what comes out."""
+    """Whether the words before a joint are about the output."""
     clause = _CLAUSE.split(lead)[-1]
     other = _OTHER_CALL.search(clause)
     if _OTHER_THING.search(_QUOTED.sub("x", clause)) or (other and other[1] != entry):
@@ -287,14 +297,14 @@ def _leads_to_output(lead: str, joint: re.Match[str], entry: str) -> bool:
 
 
 def _ends_steps(lead: str, value: str) -> bool:
-    """Whether an arrow leads from work to a value with quotes or brackets: `sorted → [1, 2]`."""
+    """Whether an arrow leads from steps to a value in quotes or brackets: `sorted → [1, 2]`."""
     clause = _CLAUSE.split(lead)[-1]
     is_other = _OTHER_THING.search(_QUOTED.sub("x", clause).removesuffix(" first "))
     return value[0] in "[({'\"" and " " in clause.strip() and not is_other
 
 
 def _only_piece(sentence: str, read: Callable[[str], object]) -> str | None:
-    """Take the one literal in code, bold or brackets in a sentence on what comes out."""
+    """Return the only literal in code, bold or brackets in a sentence about the output."""
     words = _PIECE.sub("x", sentence)
     if not _NAMED.search(words) or _OTHER_THING.search(words):
         return None
@@ -328,7 +338,7 @@ def _assigned(sentence: str, names: list[str]) -> str | None:
 
 
 def _behind_input(sentence: str, read: Callable[[str], object]) -> str | None:
-    """Take the literal, or the literals, that a sentence says the function is to be given."""
+    """Return the literal or literals that a sentence gives as the input."""
     if not re.search(r"\b(?:inputs?|arguments?|use|take|choose|pick|try|pass)\b", sentence, re.I):
         return None
     for joint in reversed(list(_INPUT.finditer(sentence))):

@@ -2,12 +2,12 @@
 
     answer    a reference program, or null
     payload   {"cases": [{"input": "...", "output": "..."}, ...],
-               "tolerance": 1e-6 where the statement allows an error,
-               "any_case": true where it allows YES and NO in any case}
+               "tolerance": 1e-6 if the statement allows an error,
+               "any_case": true if it allows YES and NO in any case}
 
 Every case runs in a fresh sandbox, and the first that fails ends the run. Outputs are compared
-exactly but for what the whitespace setting leaves out; numbers within a tolerance, and words in any
-case, only where the row says so.
+exactly, except for what the whitespace setting ignores. Numbers may differ within a tolerance, and
+words in case, only if the row says so.
 """
 
 import re
@@ -37,8 +37,8 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?")
 class CodeStdinConfig(CodeConfig):
     name: Literal["code_stdin"] = "code_stdin"
     whitespace: Whitespace = "lines"
-    """What may differ: "lines" blanks at the end of lines and of the output, "tokens" any white
-    space, "exact" nothing."""
+    """Which differences are ignored: "lines" white space at the end of lines and of the output,
+    "tokens" any white space, "exact" none."""
 
 
 class CodeStdin(CodeTask):
@@ -48,7 +48,7 @@ class CodeStdin(CodeTask):
     config: CodeStdinConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether every case comes out right. Parts: `correct` 0 or 1."""
+        """Grade whether the program passes every case. Parts: `correct` 0 or 1."""
         cases = cases_of(problem)
         if not cases:
             raise data_error(problem, "cases in payload.cases", cases)
@@ -84,7 +84,7 @@ class CodeStdin(CodeTask):
 
 
 def _open_input(text: str) -> IO[bytes]:
-    """Open a file without a name, so that none stays behind, for reading only."""
+    """Open a file without a name, so that none is left behind, for reading only."""
     with tempfile.TemporaryFile() as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()
@@ -94,7 +94,7 @@ def _open_input(text: str) -> IO[bytes]:
 def same_output(
     output: str, wanted: str, *, whitespace: Whitespace, tolerance: float, any_case: bool
 ) -> bool:
-    """Compare an output with the wanted one.
+    """Compare an output with the expected one.
 
     >>> same_output("1 2 \\n", "1 2", whitespace="lines", tolerance=0.0, any_case=False)
     True
@@ -115,7 +115,8 @@ def same_output(
 
 
 def policies(statement: str) -> dict[str, Json]:
-    """Read from a statement what may differ: the payload's `tolerance` and `any_case`.
+    """Read from a statement which differences are allowed: the payload's `tolerance` and
+    `any_case`.
 
     >>> policies("accepted if the absolute or relative error does not exceed $10^{-6}$")
     {'tolerance': 1e-06}
@@ -149,7 +150,7 @@ def cases_of(problem: Problem) -> list[tuple[str, str]]:
 
 
 def _pieces(text: str, whitespace: Whitespace) -> list[list[str]]:
-    """Cut an output into lines of pieces that must be equal."""
+    """Split an output into lines of pieces that must be equal."""
     if whitespace == "exact":
         return [[text]]
     if whitespace == "tokens":

@@ -1,4 +1,4 @@
-"""What tasks that run programs share: settings, and calls of a program in its sandbox."""
+"""Shared code of tasks that run programs: settings, and calls of a program in its sandbox."""
 
 import contextlib
 import json
@@ -29,12 +29,13 @@ class CodeConfig(Config):
     """Settings of every task that runs programs."""
 
     sandbox: Mode = "namespaces"
-    """How programs are contained: "namespaces", our own or bubblewrap's where ours are not allowed,
-    or "bubblewrap" alone. "none" runs them unprotected, with the rights of the grader."""
+    """How programs are contained: "namespaces" uses whet's own sandbox, or bubblewrap's if that is
+    not allowed; "bubblewrap" uses only bubblewrap. "none" runs them unprotected, with the rights of
+    the grader."""
     seconds: float = Field(default=8.0, gt=0)
-    """Processor time for one response, all its tests together. By the clock, three times as much
-    for loading, and the same again for all calls. A program that has not finished by then is wrong;
-    its tests have their own time."""
+    """Processor seconds for one response, all its tests together. The wall-clock limit is three
+    times as much for loading, and the same again for all calls. A program that exceeds a limit is
+    wrong; its tests have their own time."""
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of a program."""
 
@@ -44,7 +45,7 @@ class CodeConfig(Config):
 
 
 class CodeTask(FileTask):
-    """A task that runs programs: its problems come from files, and many programs are right."""
+    """A task that runs programs; its problems come from files, and many programs are right."""
 
     has_worked_solutions = True
     has_one_answer = False
@@ -59,7 +60,7 @@ class CodeTask(FileTask):
         choose_mode(self.config.sandbox)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Give the reference program."""
+        """Write the reference program."""
         return None if problem.answer is None else program.fence(problem.answer)
 
 
@@ -68,14 +69,14 @@ class WrongError(Exception):
 
 
 class Allowance:
-    """Time by the clock that a process may take, counted only while it is waited for."""
+    """Wall-clock time that a process may take, counted only while it is waited for."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
 
     @contextlib.contextmanager
     def spend(self) -> Iterator[float]:
-        """Count from here to the end of the block, which gets a deadline."""
+        """Count the time until the end of the block, and yield its deadline."""
         began = time.monotonic()
         try:
             yield began + self._left
@@ -84,9 +85,9 @@ class Allowance:
 
 
 def score_run(run: Callable[[], str], answer: str) -> Score:
-    """Score a check that returns a note, or raises where the response or the sandbox fails.
+    """Score a check that returns a note, or raises if the response or the sandbox fails.
 
-    Parts: `correct` 0 or 1. A sandbox that is lost is a failure of ours.
+    Parts: `correct` 0 or 1. A lost sandbox is our failure and gives UNSCORED.
     """
     verdict = Verdict.CORRECT
     try:
@@ -102,12 +103,12 @@ def score_run(run: Callable[[], str], answer: str) -> Score:
 
 
 def unread(note: str) -> Score:
-    """State that a response holds nothing to run."""
+    """Make the score of a response that has nothing to run."""
     return Score(verdict=Verdict.NO_ANSWER, parts={"correct": 0.0}, note=note)
 
 
 def text_of(problem: Problem, key: str, default: str = "") -> str:
-    """Read a text of the payload; a value that is no text is refused."""
+    """Read a text of the payload; refuse a value that is not text."""
     value = problem.payload.get(key)
     if value is not None and not isinstance(value, str):
         raise data_error(problem, f"a text in payload.{key}", value)
@@ -117,7 +118,7 @@ def text_of(problem: Problem, key: str, default: str = "") -> str:
 def check_call(
     config: CodeConfig, job: dict[str, str], args: CallArguments, is_right: Callable[[object], bool]
 ) -> str:
-    """Call the entry of a program and judge what it returns; what is not plain data is wrong."""
+    """Call the entry of a program and check what it returns; anything but plain data is wrong."""
     data = plain.encode_value(args)
     limits = config.limits
     with open_process(config.sandbox, "program", limits) as model:
@@ -135,8 +136,7 @@ def check_call(
 
 def load_program(model: Process, job: dict[str, str], limits: ProgramLimits) -> None:
     """Send a program to its process; one that does not load is wrong. Loading has its own time
-    limit.
-    """
+    limit."""
     message = json.dumps({"kind": "function", **job}).encode()
     reply = ask_program(model, message, Allowance(limits.wall), limits)
     if reply[:1] != b"R":
@@ -147,7 +147,8 @@ def load_program(model: Process, job: dict[str, str], limits: ProgramLimits) -> 
 def ask_program(
     model: Process, message: bytes, allowance: Allowance, limits: ProgramLimits
 ) -> bytes:
-    """Send a message to a program's process and wait for the answer; without one it is wrong."""
+    """Send a message to a program's process and wait for the reply; without one, the program is
+    wrong."""
     try:
         with allowance.spend() as deadline:
             model.send(message, deadline)

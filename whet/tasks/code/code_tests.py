@@ -10,11 +10,11 @@ code_pytest: tests that import the program as `solution` or as the row says.
     payload   {"tests": the test module's source, "module": the name it imports, else "solution",
                "setup": source that both sides run first, else ""}
 
-Tests run in their own process that never executes model text (see `referee`). For a function
-`candidate`, the entry's name and every name the tests do not define themselves stand for the
+Tests run in their own process, which never executes model text (see `referee`). For a function,
+`candidate`, the entry's name and every name that the tests do not define themselves refer to the
 program, and a function `check` is called with `candidate`. Arguments and results cross as plain
-data, so arguments are copies and what a program does to them is not seen. Instances of classes that
-`setup` defines, such as ListNode, cross by their fields.
+data, so arguments are copies, and a program's changes to them come back only to tests that check
+them. Instances of classes that `setup` defines, such as ListNode, cross by their fields.
 """
 
 import json
@@ -54,7 +54,7 @@ class CodeFunction(CodeTask):
     config: CodeFunctionConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the program passes every test. Parts: `correct` 0 or 1."""
+        """Grade whether the program passes every test. Parts: `correct` 0 or 1."""
         tests = tests_of(problem)
         if not tests.tests or not tests.entry:
             needs = "texts in payload.tests and a name in payload.entry"
@@ -64,13 +64,13 @@ class CodeFunction(CodeTask):
 
 
 class CodePytest(CodeTask):
-    """Run a test module against the last program of a response that is no test itself."""
+    """Run a test module against the last program of a response that is not itself a test."""
 
     name = "code_pytest"
     config: CodePytestConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether every test passes. Parts: `correct` 0 or 1."""
+        """Grade whether every test passes. Parts: `correct` 0 or 1."""
         tests = tests_of(problem)
         if not tests.tests:
             raise data_error(problem, "tests in payload.tests", tests.tests)
@@ -83,7 +83,7 @@ class CodePytest(CodeTask):
 class Tests:
     """The tests of a problem as source.
 
-    `entry` is what `candidate` stands for, `module` what they may import.
+    `entry` is what `candidate` refers to, and `module` is what they may import.
     """
 
     kind: Literal["function", "pytest"]
@@ -136,10 +136,7 @@ def _run_tests(config: CodeConfig, tests: Tests, source: str) -> str:
 
 
 def _relay(model: Process, referee: Process, tests: Tests, limits: ProgramLimits) -> str:
-    """Pass the calls of the tests to the program and its answers back, until there is a verdict.
-
-    The tests have their own time limit, which the program cannot use up.
-    """
+    """Relay calls from the tests to the program, and its answers back, until there is a verdict."""
     num_calls = 0
     allowance = Allowance(limits.wall)
     tests_allowance = Allowance(limits.wall)

@@ -1,7 +1,7 @@
 """Messages over two pipes: four bytes of length, then the message, with an optional deadline.
 
-Pipes and not a socket: a socket belongs to the network namespace it was made in, so a program that
-held one could ask it about the host's interfaces.
+It uses pipes rather than a socket, because a socket belongs to the network namespace it was made
+in, and a program that held one could query the host's interfaces.
 """
 
 import os
@@ -13,7 +13,7 @@ MAX_BYTES = 1 << 24
 
 
 class ClosedError(Exception):
-    """The other side is gone, or sent something that is no message."""
+    """The other side is gone, or sent something that is not a message."""
 
 
 class LateError(Exception):
@@ -21,7 +21,7 @@ class LateError(Exception):
 
 
 class Channel:
-    """Read messages from one file and write them to another."""
+    """Reads messages from one file and writes them to another."""
 
     def __init__(self, reader: int, writer: int) -> None:
         self._reader = reader
@@ -63,7 +63,7 @@ class Channel:
 
 
 def open_channel() -> tuple[Channel, tuple[int, int]]:
-    """Make a channel that never blocks, and the two files that the other side reads and writes."""
+    """Make a channel that never blocks, and the two files for the other side to read and write."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     os.set_blocking(ours_out, False)

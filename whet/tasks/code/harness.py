@@ -1,8 +1,8 @@
 """The model's side of a sandbox: runs the program, and answers calls with plain data.
 
 Nothing it reports is trusted. A program owns this process: it can patch this file's functions,
-write to its pipes, or exit. All it can reach that way is its own answers, which the referee
-compares in another process that never runs model code.
+write to its pipes, or exit. That way it can only affect its own answers, which the referee compares
+in another process that never runs model code.
 """
 
 import builtins
@@ -21,11 +21,11 @@ from whet.tasks.code import frames, plain
 _PART = re.compile(r"(\w+)(\(\))?")
 _STATEFUL = (dict, list, set, deque)
 _BUILT_IN = {"bool", "len", "list", "str", "repr", "setattr"}
-"""What the referee calls on objects that stay here."""
+"""Built-in functions that the referee calls on objects that stay here."""
 
 
 def run_job(channel: frames.Channel) -> None:
-    """Read the job and do it: a script on files, or functions to be called."""
+    """Read the job and run it: a script on files, or functions to be called."""
     job = json.loads(channel.receive())
     random.seed(0)
     if job["kind"] == "script":
@@ -99,7 +99,8 @@ def _is_stateful(value: object) -> bool:
 
 
 class CallServer:
-    """Answer calls to the names of a module; what cannot cross stays here under a number."""
+    """Answers calls to the names of a module; objects that cannot cross stay here under a
+    number."""
 
     def __init__(self, module: ModuleType, records: list[str], entry: str) -> None:
         self._names = vars(module)
@@ -165,7 +166,7 @@ class CallServer:
         return getattr(builtins, name) if name in _BUILT_IN else self._names[name]
 
     def _find(self, entry: str) -> object:
-        """Follow an entry such as `f` or `Solution().f`, where brackets make an instance."""
+        """Resolve an entry such as `f` or `Solution().f`, where brackets create an instance."""
         target: object = None
         for position, part in enumerate(entry.split(".")):
             match = _PART.fullmatch(part)

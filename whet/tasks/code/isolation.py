@@ -1,17 +1,17 @@
-"""Isolate one process on Linux: an empty network, no other processes, no files but Python's.
+"""Isolate one process on Linux: an empty network, no other processes, only Python's files. The new
+root is a small read-only tmpfs. The standard library and the shared libraries are bound into it
+read-only, and the scratch folder `/tmp` is a tmpfs with limits on bytes and files. There is no
+/proc, /sys or home folder.
 
-The new root is a small read-only tmpfs. The standard library and the shared libraries are bound
-into it read-only, the scratch folder `/tmp` is a tmpfs with limits on bytes and files, and there is
-no /proc, no /sys, no home.
+If the kernel refuses us namespaces, bubblewrap creates the same sandbox: a setuid `bwrap` works
+even if user namespaces are disabled, any other if the system's rules allow it. It starts a new
+Python in its root, so each start costs a Python start. The limits and the system call filter are
+still ours. With a setuid `bwrap` the scratch folder is read-only, because it cannot limit its
+files.
 
-Where the kernel refuses namespaces to us, bubblewrap creates the same: a setuid `bwrap` works where
-user namespaces are disabled, any other where the system's rules allow it. It starts a new Python in
-its root, so a start costs as much as a Python does; limits and the filter of system calls are ours
-again. Where it is setuid the scratch folder is read-only, since it cannot bound its files.
-
-The filter of system calls (seccomp(2), for x86-64 and 64-bit ARM) refuses processes, other
-programs, sockets and privileges. A refused call fails with EPERM, so that Python raises OSError; a
-call in a foreign convention kills the process.
+The filter of system calls (seccomp(2), for x86-64 and 64-bit ARM) refuses new processes, other
+programs, sockets and privileges. A refused call fails with EPERM, so that Python raises OSError. A
+call for another architecture kills the process.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 READY = "in the sandbox"
-"""What the process inside bubblewrap writes to its standard error once all is in place."""
+"""What the process inside bubblewrap writes to its standard error once the sandbox is ready."""
 
 _NEW_NS = 0x20000
 _NEW_UTS = 0x4000000
@@ -77,8 +77,8 @@ _REFUSED_CALLS = """
     modify_ldt:154:- iopl:172:- ioperm:173:- vmsplice:278:75 fanotify_init:300:262
     fanotify_mark:301:263 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27
 """
-"""Names, and numbers on x86-64 and ARM. memfd, shm, msg, sem, mq and vmsplice hold memory that no
-limit counts; fanotify and inotify see what the host opens of the shared libraries."""
+"""System calls and their numbers on x86-64 and ARM. memfd, shm, msg, sem, mq and vmsplice hold
+memory that no limit counts; fanotify and inotify show which shared libraries the host opens."""
 _CLONE = (56, 220)
 _CLONE3 = 435
 _CLONE_THREAD = 0x10000
@@ -95,7 +95,8 @@ _KILL = 0x80000000
 
 
 def sources() -> dict[str, str]:
-    """List what the new root is made of: standard library, shared libraries, four devices."""
+    """Map the paths in the new root to their sources: standard library, shared libraries,
+    devices."""
     library = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     system = {str(Path(sys.base_prefix, "lib")), "/lib", "/lib64", "/usr/lib", "/usr/lib64"}
     paths: dict[str, str] = {}
@@ -107,7 +108,7 @@ def sources() -> dict[str, str]:
 
 
 def unshare(uid: int | None) -> None:
-    """Leave the machine's namespaces, as a user without `uid` and as root with it.
+    """Leave the machine's namespaces: as an unprivileged user if `uid` is None, otherwise as root.
 
     Children forked after this see only themselves.
     """
@@ -122,7 +123,8 @@ def unshare(uid: int | None) -> None:
 
 
 def pivot_root(paths: Mapping[str, str]) -> None:
-    """Make a new root of `paths`, target by source, and move into it, out of reach of the old."""
+    """Make a new root from `paths`, target to source, and move into it, out of reach of the old
+    one."""
     _mount(None, "/", None, _REC | _PRIVATE)
     descriptors = {target: os.open(source, os.O_PATH) for target, source in paths.items()}
     _mount("tmpfs", _BASE, "tmpfs", _NOSUID | _NODEV, "size=1m,nr_inodes=4096,mode=0755")
@@ -140,7 +142,7 @@ def pivot_root(paths: Mapping[str, str]) -> None:
 
 
 def drop_privileges(uid: int | None) -> None:
-    """Give up every privilege, and die with the process that watches."""
+    """Give up all privileges, and arrange to die with the watcher."""
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -152,7 +154,7 @@ def drop_privileges(uid: int | None) -> None:
 
 
 def install_filter() -> None:
-    """Refuse system calls for this process, for good."""
+    """Install the system call filter for this process, permanently."""
     program = filter_for(os.uname().machine)
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
@@ -161,7 +163,8 @@ def install_filter() -> None:
 
 
 def filter_for(machine: str) -> bytes:
-    """Write the filter of a machine type; OSError for one whose calls are not known here."""
+    """Write the filter for a machine type; raise OSError if its system calls are not listed
+    here."""
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
     audit, column = _ARCHITECTURES[machine]
@@ -172,7 +175,8 @@ def filter_for(machine: str) -> bytes:
         if numbers[column] != "-":
             steps += [_step(_EQUAL, int(numbers[column]), 0, 1)]
             steps += [_step(_RETURN, _ERRNO | errno.EPERM)]
-    # glibc falls back to clone where clone3 is not known, and clone shows its flags: threads only.
+    # glibc falls back to clone if clone3 is missing, and clone shows its flags: only threads are
+    # allowed.
     steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
     steps += [_step(_EQUAL, _CLONE[column], 0, 3), _step(_LOAD, 16)]
     steps += [_step(_ANY_BIT, _CLONE_THREAD, 1, 0)]
@@ -185,7 +189,8 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def bubblewrap_command(tool: str, paths: Mapping[str, str], uid: int | None, job: str) -> list[str]:
-    """Write the call of bubblewrap: nothing but libraries, four devices, Python and our code."""
+    """Write bubblewrap's command line: only libraries, four devices, Python and our code are
+    visible."""
     python = str(Path(sys.executable).resolve())
     args = [tool, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     args += ["--hostname", "sandbox", *(["--unshare-user-try"] if uid is None else [])]
@@ -206,9 +211,9 @@ def bubblewrap_command(tool: str, paths: Mapping[str, str], uid: int | None, job
 def exec_bubblewrap(
     tool: str, paths: Mapping[str, str], uid: int | None, job: Mapping[str, object]
 ) -> None:
-    """Replace this process by bubblewrap.
+    """Replace this process with bubblewrap.
 
-    Root that may not mount becomes a user now, any other root once inside.
+    If root may not mount, it becomes an ordinary user now; otherwise it does so inside.
     """
     if uid is not None and not _may_mount():
         drop_privileges(uid)
@@ -218,7 +223,7 @@ def exec_bubblewrap(
 
 
 def try_mount_scratch() -> None:
-    """Mount a bounded scratch folder over the read-only one, where bubblewrap lets us."""
+    """Mount a bounded scratch folder over the read-only one, if bubblewrap allows it."""
     try:
         _mount_scratch(_SCRATCH)
     except OSError:
@@ -233,7 +238,7 @@ def _may_mount() -> bool:
 
 
 def _capabilities(tool: str, uid: int | None) -> list[str]:
-    """List what the process inside needs to mount the scratch folder and to become a user."""
+    """List the capabilities needed inside to mount the scratch folder and to become a user."""
     if uid is not None:
         return ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"]
     is_setuid = Path(tool).stat().st_mode & stat.S_ISUID

@@ -1,17 +1,17 @@
 """The launcher: a bare Python that forks sandboxes on request, so that programs start in
 milliseconds.
 
-It never sees a program, a test or the grader's memory: it receives open files and limits, and a
-fork of it becomes the sandbox. Each request makes two processes. The watcher leaves the namespaces
-and waits; its child moves into the new root, drops its privileges, closes every other file and
-becomes the program. The watcher kills it when the grader closes its socket, or dies.
+It never sees a program, a test or the grader's memory: it receives open files and limits, and its
+fork becomes the sandbox. Each request creates two processes. The watcher leaves the namespaces and
+waits; its child moves into the new root, drops its privileges, closes every other file and becomes
+the program. The watcher kills it when the grader closes its socket or dies.
 
     python -S -P -B -c "... launcher.main()" SOCKET
 
-Its standard input is two lines, the folder of whet and a JSON object, since a program can read the
-command line of the process it was forked from.
+Its standard input has two lines: the folder of whet and a JSON object. They are not on the command
+line, since a program can read that of the process it was forked from.
 
-Where bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts
+If bubblewrap makes the sandbox, the watcher's child becomes `bwrap`, which starts
 `run_in_bubblewrap` in a new Python.
 """
 
@@ -43,12 +43,12 @@ _NUM_UIDS = 50_000
 _FIXED_LIMITS = {"NOFILE": 64, "NPROC": 64, "CORE": 0, "STACK": 64 << 20}
 _TRANSIENT = (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC)
 _REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EINVAL)
-"""Errors that a machine will repeat; anything else, such as no memory, may pass."""
+"""Errors that would recur on this machine; others, such as a lack of memory, may be temporary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """What to become and within which limits, the socket to the grader, the program's files."""
+    """The role to take on, its limits, the socket to the grader, and the program's files."""
 
     role: str
     limits: dict[str, int]
@@ -57,7 +57,7 @@ class LaunchRequest:
 
 
 def main() -> None:
-    """Serve requests until the grader hangs up; return in the sandbox too, after its program."""
+    """Serve requests until the grader hangs up; also returns in a sandbox, after its program."""
     control = socket.socket(fileno=int(sys.argv[1]))
     setting = json.loads(sys.stdin.readline())
     mode = setting["mode"]
@@ -120,7 +120,7 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
             _watch(child, request, woken, errors if mode == "bubblewrap" else None)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()  # away from the watcher, or kill(0) would reach it
+        os.setsid()  # detach from the watcher, or kill(0) would reach it
         if mode == "bubblewrap":
             _arrange_files(request, errors_end)
             job = {"role": request.role, "limits": request.limits}
@@ -142,7 +142,7 @@ def _start(request: LaunchRequest, mode: str, paths: dict[str, str], tool: str) 
 def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -> None:
     """Wait for the child or for the grader to hang up, then kill the child and all it started.
 
-    What bubblewrap wrote to `errors` tells whether the sandbox was made.
+    What bubblewrap wrote to `errors` tells whether the sandbox was created.
     """
     for fd in request.files:
         os.close(fd)
@@ -163,7 +163,7 @@ def _watch(child: int, request: LaunchRequest, woken: int, errors: int | None) -
         except OSError:
             continue
     if not pid:
-        os.waitpid(child, 0)  # or it stays a zombie of whoever adopts it
+        os.waitpid(child, 0)  # otherwise it stays a zombie of whoever adopts it
     words = isolation.READY
     if errors is not None and pid:
         words = os.read(errors, 4096).decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -185,7 +185,7 @@ def _report(watch: int, row: dict[str, float | str]) -> None:
 
 
 def _arrange_files(request: LaunchRequest, errors: int | None = None) -> None:
-    """Put the files where the program expects them and close all others."""
+    """Move the files to where the program expects them, and close all others."""
     null = os.open(os.devnull, os.O_RDWR)
     channel = request.files[:2]
     streams = request.files[2:] or (null, null)

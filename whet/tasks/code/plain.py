@@ -1,11 +1,11 @@
 """Plain data across a pipe: values as a flat list, read back into the same built-in types only.
 
-Entries are in postfix order: a container follows its items and says how many it takes. What comes
-back is a tree by construction, of types whose equality nobody can override, however hostile the
-writer.
+Entries are in postfix order: a container follows its items and says how many there are. By
+construction, the result is a tree of types whose equality nobody can override, even if the writer
+is hostile.
 
-Lists, dicts, sets, deques and records that a call takes are its mutable parts, which both sides
-number alike. The answer says which of them the call changed, and names one where it holds it.
+Lists, dicts, sets, deques and records in a call's arguments are its mutable parts, which both sides
+number alike. The answer says which of them the call changed, and refers to them by number.
 
 >>> encode_value([1, (2.5, "a")])
 [1, ['f', '0x1.4000000000000p+1'], 'a', ['t', 2], ['l', 2]]
@@ -30,7 +30,7 @@ _ATOMS = (bool, str, int, float, type(None))
 
 
 class NotPlainError(Exception):
-    """A value that does not cross, or bytes that are not a value."""
+    """A value that cannot cross, or entries that are not a value."""
 
 
 class Remote:
@@ -48,9 +48,9 @@ def encode_value(
     keep: Callable[[object], int] | None = None,
     parts: Mapping[int, int] | None = None,
 ) -> list[Entry]:
-    """Write a value; instances of `records` cross by their fields, `keep` numbers all others.
+    """Write a value; instances of `records` cross by their fields, and `keep` numbers all others.
 
-    `parts` has the numbers of objects that the reader knows already, by their ids.
+    `parts` maps the ids of objects that the reader already has to their numbers.
     """
     known = records or {}
     numbered = parts or {}
@@ -69,7 +69,7 @@ def encode_value(
         waiting += children
         if len(entries) + len(waiting) > MAX_ENTRIES:
             raise NotPlainError(f"a value of more than {MAX_ENTRIES} parts")
-    # written from the outside in and from the last to the first, so this is postfix order
+    # entries are written from outside in and last to first, so the reverse is postfix order
     entries.reverse()
     return entries
 
@@ -99,7 +99,7 @@ def decode_value(
 
 
 def mutable_parts(value: object, records: Mapping[str, type]) -> list[object]:
-    """List what a call can change in a value that crosses, in the same order on both sides.
+    """List the parts of a value that a call can change, in the same order on both sides.
 
     >>> mutable_parts(([1, {"a": [2]}], (3, [4])), {})
     [[4], [1, {'a': [2]}], {'a': [2]}, [2]]
@@ -120,14 +120,14 @@ def mutable_parts(value: object, records: Mapping[str, type]) -> list[object]:
 
 
 def contents_of(part: object) -> tuple[object, ...]:
-    """List what a mutable part holds, for dicts and records keys and values in turn."""
+    """List the contents of a mutable part, alternating keys and values for dicts and records."""
     if isinstance(part, list | deque | set):
         return tuple(part)
     return tuple(_pairs(part if isinstance(part, dict) else vars(part)))
 
 
 def replace_contents(part: object, contents: object) -> None:
-    """Let a mutable part hold what another of its kind has come to hold."""
+    """Replace the contents of a mutable part with the new contents of its counterpart."""
     if not isinstance(contents, tuple):
         raise NotPlainError("what a part holds is not a tuple")
     if isinstance(part, list):
@@ -197,7 +197,7 @@ _WRITERS: dict[type, Callable[..., tuple[Entry, list[object]]]] = {
     complex: lambda value: (["c", 2], [value.real, value.imag]),
     numbers.Number: _refuse,
 }
-"""How a value is split, by its kind; the first kind that fits counts."""
+"""How to split a value, by its type; the first type that fits counts."""
 _BUILDERS: dict[str, Callable[[list[object]], object]] = {
     **{mark: kind for kind, mark in _SEQUENCES.items()},
     "d": lambda items: dict(zip(items[::2], items[1::2], strict=True)),

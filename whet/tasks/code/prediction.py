@@ -9,13 +9,13 @@ codeio: the value is JSON.
     payload   {"program": source, "entry": the function, else "main_solution",
                "direction": "input" or "output", "input": {argument: value}, "output": value}
 
-A predicted output is compared with the recorded one, and nothing is run. A predicted input counts
-if running the program on it, in the sandbox, gives the recorded output, whatever was recorded.
+A predicted output is compared with the recorded one, and nothing is run. A predicted input is right
+if the program gives the recorded output for it in the sandbox, even if another input was recorded.
 
-A response to cruxeval ends with the assertion completed, the call, or the literal alone; true is
-not 1, and 1 is not 1.0. An assertion about another call than the one asked, or another output, is
-wrong. Of a response to codeio the last JSON value counts, with or without {"input": ...} or
-{"output": ...} around it; true is not 1, and 1 is 1.0.
+A response to cruxeval ends with the completed assertion, the call, or just the literal; True is not
+1, and 1 is not 1.0. An assertion about another call, or about another output, is wrong. In a
+response to codeio, the last JSON value counts, with or without {"input": ...} or {"output": ...}
+around it; true is not 1, and 1 is 1.0.
 """
 
 import ast
@@ -62,9 +62,9 @@ _ASKED: dict[Direction, str] = {
 _BLANK = re.compile(
     r"(?<![\w'\"(\[?])`?\?\?`?\s*(?:(==?|[→:]|->)|(?=(?:is|should|must|equals|has)\b))"
 )
-"""The blank of the question, where a sentence says what stands for it: `?? should be 7`."""
+"""The blank of the question in a sentence that says what replaces it: `?? should be 7`."""
 Claim = tuple[object, ast.Call | None]
-"""An output, and the call that an assertion claims to give it."""
+"""An output, and the call that an assertion says gives it."""
 
 
 class CruxEvalConfig(CodeConfig):
@@ -82,7 +82,7 @@ class CruxEval(CodeTask):
     config: CruxEvalConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the predicted value is right. Parts: `correct` 0 or 1."""
+        """Grade whether the predicted value is right. Parts: `correct` 0 or 1."""
         marked = cut_below_assertion(
             text.replace("[ANSWER]", "<answer>").replace("[/ANSWER]", "</answer>")
         )
@@ -122,7 +122,7 @@ class CodeIO(CodeTask):
     config: CodeIOConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the predicted value is right. Parts: `correct` 0 or 1."""
+        """Grade whether the predicted value is right. Parts: `correct` 0 or 1."""
         direction = direction_of(problem)
         answer = read_final(text, lambda span: _read_json(plain_latex(span), direction))
         answer = answer or self._find_in_words(problem, direction, text)
@@ -138,7 +138,7 @@ class CodeIO(CodeTask):
     def _find_in_words(
         self, problem: Problem, direction: Direction, text: str
     ) -> tuple[str, tuple[object]] | None:
-        """Find the value that the last sentence gives, of the call that was asked."""
+        """Find the value that the last sentence gives for the call in question."""
         entry = text_of(problem, "entry", "main_solution")
         names = parameters(text_of(problem, "program"), entry)
         if direction == "input":
@@ -175,7 +175,7 @@ class CodeIO(CodeTask):
 
 
 def direction_of(problem: Problem) -> Direction:
-    """Read what is asked for; an input cannot be tried without the program."""
+    """Read what the question asks for; without the program, an input cannot be tried."""
     direction = text_of(problem, "direction")
     if direction == "input" and text_of(problem, "program"):
         return "input"
@@ -186,7 +186,7 @@ def direction_of(problem: Problem) -> Direction:
 
 
 def problem_of(row: Mapping[str, Json], direction: Direction, split: Split = "test") -> Problem:
-    """Make a problem of a published row: code, input, output and id."""
+    """Make a problem from a published row: code, input, output and id."""
     code = str(row["code"])
     given = str(row["input"])
     result = str(row["output"])
@@ -218,7 +218,7 @@ def unsupported_reason(problem: Problem) -> str | None:
 
 
 def _check_output(problem: Problem, claim: Claim, wanted: object) -> str:
-    """Judge a predicted output: of the call that was asked, and equal to the recorded one."""
+    """Check a predicted output: it must be for the call in question and equal the recorded one."""
     value, call = claim
     if call is not None and "input" in problem.payload:
         given = text_of(problem, "input")
@@ -258,7 +258,7 @@ def read_arguments(text: str) -> CallArguments | None:
 
 
 def is_same_call(call: ast.Call, given: str, source: str) -> bool:
-    """Tell whether a call has the arguments of a text such as `'hello', n=3`, by place or name."""
+    """Whether a call has the arguments in a text such as `'hello', n=3`, by position or by name."""
     asked = read_expression(f"f({given})")
     if not isinstance(asked, ast.Call):
         return True
@@ -271,7 +271,7 @@ def is_same_call(call: ast.Call, given: str, source: str) -> bool:
 
 
 def _find_claim(text: str) -> tuple[str, Claim] | None:
-    """Find the output that a response predicts: as it stands, or in its last sentence."""
+    """Find the output that a response predicts: by itself, or in its last sentence."""
     if is_on_input(text):
         return None
     final = read_final(text, lambda span: read_output(plain_latex(span)))
@@ -299,7 +299,7 @@ def _find_arguments(
 
 
 def _if_call(span: str) -> str | None:
-    """Give a span that is a call of `f` or an assertion about one."""
+    """Return a span that is a call of `f` or an assertion about one."""
     node = read_expression(span)
     node = node.left if _is_equation(node) else node
     return span if _is_call(node) and read_arguments(span) is not None else None
@@ -314,7 +314,7 @@ def _is_equation(node: ast.expr | None) -> TypeGuard[ast.Compare]:
 
 
 def _bind(call: ast.Call, names: list[str]) -> dict[str, ast.expr]:
-    """Name the arguments of a call; those without a name go by their position."""
+    """Map parameter names to arguments; those without a name go by their position."""
     bound: dict[str, ast.expr] = {}
     for position, node in enumerate(call.args):
         bound[names[position] if position < len(names) else str(position)] = node
@@ -330,7 +330,7 @@ def _same_nodes(one: ast.expr, other: ast.expr) -> bool:
 
 
 def _named_arguments(call: ast.Call, names: list[str]) -> dict[str, object]:
-    """Give the arguments of a call by name, as an input is recorded."""
+    """Return the arguments of a call by name, in the form of a recorded input."""
     values = {name: value_of(node) for name, node in _bind(call, names).items()}
     return {name: value[0] for name, value in values.items() if value}
 
@@ -347,7 +347,7 @@ def _read_json(span: str, direction: Direction) -> tuple[object] | None:
 
 
 def _read_value(text: str) -> tuple[object] | None:
-    """Read a value in JSON, or the same as a Python literal."""
+    """Read a value in JSON, or else as a Python literal."""
     try:
         return (json.loads(text, parse_constant=_refuse_constant),)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Find the program in a response: the last fenced block after the thought, without one all of it.
-Linear in the text.
+"""Find the program in a response: the last fenced block after the thinking part, or else the whole
+text. Takes linear time.
 
-Where a response has several programs the last one counts, or the last that defines the entry,
-whatever the words around them say.
+If a response has several programs, the last one counts, or the last that defines the entry. The
+words around them do not matter.
 """
 
 import ast
@@ -15,17 +15,17 @@ MAX_PROGRAM_CHARS = 1 << 17
 _FENCE = re.compile(r"([ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})([^`\n]*)")
 """The start of a block, perhaps in a list item: text before it, fence, language."""
 _LATE_FENCE = re.compile(r"()(?:[^`\n]*[^`\s])[ \t]+(`{3,})((?i:python3?|py))")
-"""One behind words in its line, of a named language: ``First: ```python``."""
+"""A fence after words on the same line, with a named language: ``First: ```python``."""
 _LANGUAGES = {"", "python", "python3", "py"}
 
 
 def fence(program: str) -> str:
-    """Write a program as a response does."""
+    """Write a program as a fenced block."""
     return f"```python\n{program.strip()}\n```"
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
-    """List the closed fenced blocks of Python, or of no named language, each with its language.
+    """List the closed fenced blocks of Python or of no named language, each with its language.
 
     >>> blocks("so\\n```python\\nx = 1\\n```\\nor\\n```json\\n{}\\n```\\n```\\ny")
     [('python', 'x = 1')]
@@ -53,15 +53,15 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _dedent(line: str, width: int) -> str:
-    """Remove as much leading space as the fence has, or all there is."""
+    """Remove as much leading space as the fence has, or all if there is less."""
     return line[min(width, len(line) - len(line.lstrip(" \t"))) :]
 
 
 def last_program(text: str) -> str | None:
-    """Take the last block that holds anything; without fences, a text that is all a program.
+    """Return the last nonempty block; without fences, a text that is entirely a program.
 
-    A block of no language that is no program, such as a sample of input, does not count beside one
-    of Python.
+    If there is a Python block, a block without a language that is not a program, such as sample
+    input, does not count.
     """
     filled = [(language, block) for language, block in blocks(text) if block.strip()]
     has_named = any(language for language, _ in filled)
@@ -73,7 +73,8 @@ def last_program(text: str) -> str | None:
 
 
 def last_module(text: str, name: str) -> str | None:
-    """Take the last program that is no test of the module: one that imports it, or only tests.
+    """Return the last program that does not test the module: that neither imports it nor has only
+    tests.
 
     >>> last_module("```\\nx = 1\\n```\\n```\\nfrom solution import x\\n```", "solution")
     'x = 1'
@@ -86,7 +87,8 @@ def last_module(text: str, name: str) -> str | None:
 
 
 def last_definition(text: str, name: str) -> str | None:
-    """Take the last block that defines a name, else the last; without fences, a text that does."""
+    """Return the last block that defines a name, else the last; without fences, a text that
+    does."""
     closed = blocks(text)
     for _, block in reversed(closed):
         if _defines(block, name):
@@ -98,7 +100,8 @@ def last_definition(text: str, name: str) -> str | None:
 
 
 def _unfenced(text: str) -> str | None:
-    """Take all that a response shows, or what stands between its marks; None with a fence."""
+    """Return the whole visible response, or the part between its markers; None if it has a
+    fence."""
     bare = visible_text(text) or ""
     if "[BEGIN]" in bare:
         bare = bare.rpartition("[BEGIN]")[2].partition("[DONE]")[0].strip()
@@ -106,7 +109,7 @@ def _unfenced(text: str) -> str | None:
 
 
 def _is_program(block: str) -> bool:
-    """Whether a block has a call or a statement in it, and not only values or `input: 5`."""
+    """Whether a block contains a call or a statement, not just values or `input: 5`."""
     try:
         tree = ast.parse(block)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -10,11 +10,11 @@ from whet.tasks.code import plain, tests_text
 
 _MAX_CHARS = 4096
 _FULL_STOP = re.compile(r"(?<=[0-9])\.\Z(?<![0-9]\.[0-9]\.)")
-"""Behind a whole number a point ends the sentence."""
+"""After a whole number, a point that ends the sentence."""
 
 
 def read_literal(text: str) -> tuple[object] | None:
-    """Read one Python literal, wrapped so that None can be told from nothing.
+    """Read one Python literal, wrapped in a tuple so that None differs from nothing.
 
     >>> read_literal("{'a': (1, 2)}"), read_literal("f(1)")
     (({'a': (1, 2)},), None)
@@ -48,7 +48,7 @@ def is_same_value(one: object, other: object) -> bool:
 
 
 def read_expression(text: str) -> ast.expr | None:
-    """Parse an expression, or the condition of an assertion; a longer block by its last line."""
+    """Parse an expression, or the condition of an assertion; for a longer block, its last line."""
     text = _FULL_STOP.sub("", text.strip())
     if len(text) > _MAX_CHARS:
         return None
@@ -64,7 +64,7 @@ def read_expression(text: str) -> ast.expr | None:
 
 
 def _closing_assertion(line: str) -> str:
-    """Take the one assertion that a sentence ends with: `so we may take assert f(1) == 2.`"""
+    """Return the only assertion, which ends a sentence: `so we may take assert f(1) == 2.`"""
     lead, assertion, rest = line.rpartition("assert ")
     if not lead or "assert " in lead or is_doubtful(lead) or is_disowned(f"{lead.rstrip(' :`')}:"):
         return ""
@@ -72,10 +72,10 @@ def _closing_assertion(line: str) -> str:
 
 
 def value_of(node: ast.expr) -> tuple[object] | None:
-    """Give the value of a literal, wrapped so that None can be told from nothing."""
+    """Evaluate a literal, wrapped in a tuple so that None differs from nothing."""
     try:
         value = ast.literal_eval(node)
-        plain.encode_value(value)  # the dots of `f(...)` are a literal too
+        plain.encode_value(value)  # `...` is a literal for Python too, but does not cross
     except (ValueError, TypeError, RecursionError, MemoryError, SyntaxError, plain.NotPlainError):
         return None
     return (value,)

@@ -2,12 +2,14 @@
 
 The names under test are proxies. Calling one sends plain data to the program's process and gets
 plain data back, or an exception of a built-in kind. An object that cannot cross, such as an
-instance of the model's class, is a proxy too: its methods can be called, its attributes are read
-and set there, and comparing it is an error, unless it is a dict, list or set under another name.
+instance of the model's class, is a proxy too. Its methods are called, and its attributes read and
+set, in the program's process. Comparing it is an error, unless it is a subclass of dict, list, set
+or deque.
 
-Nothing but the standard library is installed there, so the part of pytest that published tests use
-is written here: raises, approx, fail, param, parametrize and plain fixtures, test functions and
-classes, unittest cases. `tests_text.unsupported_reason` refuses rows that need more of it.
+Nothing but the standard library is installed there, so this module implements the part of pytest
+that published tests use: raises, approx, fail, param, parametrize and plain fixtures, test
+functions and classes, unittest cases. `tests_text.unsupported_reason` refuses rows that need more
+of it.
 """
 
 import ast
@@ -32,12 +34,12 @@ from whet.tasks.code.harness import describe_exception, own_classes
 
 _NOT_RAISED = {"StopIteration", "StopAsyncIteration", "GeneratorExit"}
 _NOT_RAISED |= {"SystemExit", "KeyboardInterrupt"}
-"""Kinds that could end a loop of the tests early, without a failure."""
+"""Exceptions that could end a loop of the tests early without a failure."""
 _Number = int | float | complex
 
 
 class ModelError(Exception):
-    """The program raised something that is no built-in exception."""
+    """The program raised something other than a built-in exception."""
 
 
 def run_tests(channel: frames.Channel) -> None:
@@ -53,13 +55,13 @@ def run_tests(channel: frames.Channel) -> None:
 
 
 class Relay:
-    """Calls to the program through the grader's relay."""
+    """Passes calls to the program through the grader."""
 
     def __init__(self, channel: frames.Channel) -> None:
         self._channel = channel
         self.records: dict[str, type] = {}
         self.watched: list[range] = []
-        """Lines of the tests where calls change their arguments; elsewhere these are copies."""
+        """Lines of the tests where calls may change their arguments; elsewhere these are copies."""
 
     def call(
         self, path: list[str | int], args: tuple[object, ...], named: dict[str, object]
@@ -76,7 +78,7 @@ class Relay:
     def _ask(
         self, path: list[str | int], data: list[plain.Entry], parts: Sequence[object] = ()
     ) -> object:
-        """Send a call; what it leaves of the mutable parts given becomes what they hold here."""
+        """Send a call; the changed contents of the given mutable parts replace theirs here."""
         call = {"call": path, "data": data, "shares": bool(parts)}
         self._channel.send(b"C" + json.dumps(call).encode())
         decode = partial(
@@ -105,7 +107,7 @@ def _calling_line() -> int:
 
 
 def _rebuild(kinds: Sequence[str], message: str) -> Exception:
-    """Make the first built-in kind of exception that the program's is; it keeps all their names."""
+    """Make the first built-in exception among the program's kinds; it keeps all their names."""
     raised: Exception = ModelError(f"{''.join(kinds[:1])}: {message}"[:300])
     for kind in () if _NOT_RAISED.intersection(kinds) else kinds:
         known = getattr(builtins, kind, None)
@@ -118,7 +120,7 @@ def _rebuild(kinds: Sequence[str], message: str) -> Exception:
 
 
 class RemoteName:
-    """A name of the program, or of an object in it: called there, its own names read at once."""
+    """A name of the program, or of an object in it; calls and attribute reads go there."""
 
     def __init__(self, relay: Relay, *path: str | int) -> None:
         self._relay = relay
@@ -173,7 +175,7 @@ class StandIn(plain.Remote, RemoteName):
         return not self == other
 
     def _take(self, name: str, kind: type[T]) -> T:
-        """Call a built-in function on the object, there."""
+        """Call a built-in function on the object in the program's process."""
         value = self._relay.call([name], (self,), {})
         if type(value) is not kind:
             raise TypeError(f"{name} of {self._describe()} is no {kind.__name__}")
@@ -205,7 +207,7 @@ class StandIn(plain.Remote, RemoteName):
 
 
 class SolutionModule(ModuleType):
-    """The module under test: every name in it is the program's."""
+    """The module under test; every name in it refers to the program."""
 
     def __init__(self, name: str, relay: Relay) -> None:
         super().__init__(name)
@@ -218,7 +220,7 @@ class SolutionModule(ModuleType):
 
 
 def _quote_line(error: BaseException, tests: str) -> str:
-    """Quote the line of the tests that an exception came from."""
+    """Quote the line of the tests that raised an exception."""
     steps = traceback.extract_tb(error.__traceback__)
     lines = [step.lineno for step in steps if step.filename == "tests.py"]
     source = tests.split("\n")
@@ -253,7 +255,7 @@ def _run(relay: Relay, job: dict[str, str]) -> str:
 
 
 def pytest_module() -> ModuleType:
-    """Make what `import pytest` gives the tests."""
+    """Make the module that `import pytest` gives the tests."""
     module = ModuleType("pytest")
     mark = SimpleNamespace(parametrize=parametrize)
     vars(module).update(raises=Raises, approx=Approx, fail=fail, param=param, mark=mark)
@@ -279,7 +281,7 @@ def fail(reason: str = "") -> None:
 
 
 def fixture(make: Callable[..., object] | None = None) -> object:
-    """Mark a function whose value tests take by its name; it is called for each test."""
+    """Mark a function whose value tests receive by name; it is called for each test."""
     if make is None:
         return fixture
     vars(make)["is_fixture"] = True
@@ -297,7 +299,7 @@ def param(*values: object, **_: object) -> Param:
 def parametrize(
     names: str | Sequence[str], cases: Sequence[object]
 ) -> Callable[[Callable[..., object]], object]:
-    """Give a test function its cases; several of them multiply."""
+    """Add cases to a test function; several decorators multiply them."""
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
 
     def mark(test: Callable[..., object]) -> Callable[..., object]:
@@ -314,7 +316,7 @@ def parametrize(
 
 
 class Raises:
-    """Expect an exception, of a kind and with a message that matches."""
+    """Expects an exception of a kind, with a message that matches."""
 
     def __init__(
         self, kind: type[BaseException] | tuple[type[BaseException], ...], match: str | None = None
@@ -376,7 +378,8 @@ class Approx:
 
 
 def _is_kind(error: BaseException, kind: object) -> bool:
-    """Tell whether an exception is of a kind; one of the program's own kinds goes by its name."""
+    """Whether an exception is of a kind; one of the program's own kinds is identified by its
+    name."""
     if isinstance(kind, RemoteName):
         return str(kind._path[-1]) in vars(error).get("kinds", ())
     return isinstance(kind, type) and isinstance(error, kind)
@@ -404,7 +407,7 @@ def _cases(
 def _run_case(
     test: Callable[..., object], values: dict[str, object], names: Mapping[str, object]
 ) -> None:
-    """Call a test with its values and the fixtures it names, which may name others in turn."""
+    """Call a test with its values and the fixtures it names, which may use other fixtures."""
 
     def take(function: Callable[..., object]) -> dict[str, object]:
         for key in inspect.signature(function).parameters:

@@ -1,12 +1,13 @@
-"""Run programs a model wrote, contained: a scratch folder, no network, no other processes, limits.
+"""Run programs that a model wrote in a sandbox: a scratch folder, no network, no other processes,
+limits.
 
     grader -> launcher, a bare Python for each grader process (see `launcher`)
                 -> watcher -> program: namespaces, system call filter, limits
 
 The program sees nothing of the grader, and only plain bytes come back. A program that is late, too
-large, or gone is killed with all it started. Where Linux namespaces are not allowed to us,
-bubblewrap is tried; where it is missing or fails too, this refuses to run, unless the settings say
-`sandbox = "none"`.
+large, or gone is killed with everything it started. If Linux namespaces are not allowed, bubblewrap
+is tried. If it is missing or fails too, this refuses to run, unless the settings say `sandbox =
+"none"`.
 """
 
 import atexit
@@ -34,8 +35,8 @@ Mode = Literal["namespaces", "bubblewrap", "none"]
 _Side = Literal["program", "referee"]
 
 _PACKAGES = ("sortedcontainers", "numpy")
-"""What programs may import beside the standard library, where the grader has it, as the judges of
-LeetCode do."""
+"""Packages that programs may import besides the standard library, if the grader has them, as on
+LeetCode's judges."""
 _ROOT = str(Path(__file__).parents[3])
 _INTERPRETER = os.path.realpath(sys.executable)
 """Not the link in a virtual environment, whose path programs could see."""
@@ -47,22 +48,22 @@ _START = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramLimits:
-    """What a program may use; output above `output_bytes` kills it, and so does a larger file."""
+    """What a program may use; more output or a larger file than `output_bytes` kills it."""
 
     seconds: float = 10.0
-    """Processor time, in whole seconds."""
+    """Processor time in seconds, rounded up to whole ones."""
     memory_mb: int = 1024
     output_bytes: int = 1 << 24
 
     @property
     def wall(self) -> float:
-        """Seconds by the clock: more than processor time, so that a busy machine fails nobody."""
+        """Wall-clock seconds: more than processor time, so that a busy machine fails nobody."""
         return 3 * self.seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
-    """How a script ended: its output, and why it failed, or "" where it ended well."""
+    """How a script ended: its output, and why it failed, or "" if it succeeded."""
 
     output: bytes
     fault: str
@@ -88,7 +89,7 @@ class LostError(Exception):
 def open_process(
     mode: Mode, side: _Side, limits: ProgramLimits
 ) -> contextlib.AbstractContextManager["Process"]:
-    """Start a process that takes messages, and kill it on the way out."""
+    """Start a process that takes messages, and kill it on exit."""
     return contextlib.closing(launcher_for(choose_mode(mode)).spawn(side, limits))
 
 
@@ -99,7 +100,7 @@ def run_script(
     deadline: float | None = None,
     mode: Mode = "namespaces",
 ) -> ScriptResult:
-    """Run a program as a script on an open file; a deadline may cut its time short."""
+    """Run a program as a script on an open file; a deadline may shorten its time."""
     launcher = launcher_for(choose_mode(mode))
     output, output_end = os.pipe()
     try:
@@ -115,11 +116,13 @@ def run_script(
 
 
 _CHOSEN: dict[Mode, Mode] = {}
-"""What works on this machine, by the requested mode; forked processes keep it."""
+"""The mode that works on this machine for each requested one; forked processes inherit it."""
 
 
 def choose_mode(mode: Mode = "namespaces") -> Mode:
-    """Return what contains programs: the requested mode, or bubblewrap if namespaces are refused.
+    """Return the mode that contains programs: the requested one, or bubblewrap if namespaces are
+    refused.
+
     Tried once per process; raises a RefusedError if nothing works.
     """
     if mode not in _CHOSEN:
@@ -132,7 +135,7 @@ def choose_mode(mode: Mode = "namespaces") -> Mode:
 
 
 def describe_isolation(mode: Mode = "namespaces") -> str:
-    """Say in one sentence what contains programs on this machine, or what is missing."""
+    """Describe in one sentence what contains programs on this machine, or what is missing."""
     try:
         kind = choose_mode(mode)
     except RefusedError as error:
@@ -161,13 +164,14 @@ def find_trouble(mode: Mode) -> str:
 
 
 class Process:
-    """One sandboxed process: a channel for messages, a socket to its watcher. Closing kills it."""
+    """One sandboxed process: a channel for messages and a socket to its watcher. Closing kills
+    it."""
 
     def __init__(self, channel: frames.Channel, watch: socket.socket) -> None:
         self._channel = channel
         self._watch = watch
         self.cpu_seconds = 0.0
-        """What it had used, once there is a status."""
+        """Processor time used, known once there is a status."""
 
     def send(self, message: bytes, deadline: float) -> None:
         self._channel.send(message, deadline)
@@ -194,7 +198,7 @@ class Process:
 
 
 class Launcher:
-    """A launcher process: it starts at the first use, and again after a fork or its own end."""
+    """A launcher process, started at first use, and again after a fork or if it has ended."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode = mode
@@ -207,7 +211,8 @@ class Launcher:
     def spawn(
         self, side: _Side, limits: ProgramLimits, streams: tuple[int, int] | None = None
     ) -> Process:
-        """Start a process; `streams` are its standard input and output, empty without them."""
+        """Start a process; `streams` are its standard input and output, which are otherwise
+        empty."""
         mine, theirs = frames.open_channel()
         watch, watcher = socket.socketpair()
         bounds = {"CPU": ceil(limits.seconds), "AS": limits.memory_mb << 20}
@@ -226,7 +231,7 @@ class Launcher:
         return process
 
     def stop(self) -> None:
-        """End the launcher; what it started ends when its own sockets close."""
+        """End the launcher; the processes it started end when their own sockets close."""
         with self._lock:
             if self._control is not None:
                 self._control.close()
@@ -268,7 +273,7 @@ class Launcher:
         return self._control
 
     def _forget(self) -> None:
-        """Forget the launcher: it belongs to the process this one was forked from."""
+        """Forget the launcher, which belongs to the process this one was forked from."""
         if self._control is not None:
             self._control.close()
         if self._process is not None:
@@ -281,7 +286,7 @@ _LAUNCHERS: dict[Mode, Launcher] = {}
 
 
 def launcher_for(mode: Mode) -> Launcher:
-    """Return the one launcher of this process and mode."""
+    """Return the only launcher of this process and mode."""
     if mode not in _LAUNCHERS:
         _LAUNCHERS[mode] = Launcher(mode)
     return _LAUNCHERS[mode]
@@ -319,7 +324,7 @@ def _collect(
 
 
 def describe_fault(process: Process, status: int | None, limits: ProgramLimits) -> str:
-    """Explain in one line why a process ended, or did not."""
+    """Explain in one line why a process ended, or that it did not."""
     if status is None:
         return f"not done after {limits.wall:g} s"
     is_killed = status in (-signal.SIGKILL, 128 + signal.SIGKILL)  # as bubblewrap reports it

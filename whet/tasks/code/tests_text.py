@@ -1,4 +1,4 @@
-"""Read the tests of a problem without running them: names they take, and why they cannot run."""
+"""Read the tests of a problem without running them: names they use, and why they cannot run."""
 
 import ast
 import builtins
@@ -24,7 +24,7 @@ def parse_python(text: str) -> ast.Module | None:
 
 
 def free_names(tree: ast.AST) -> set[str]:
-    """List the names that a text uses and does not make, built-in ones left out.
+    """List the names that a text uses but does not define, except built-in ones.
 
     >>> sorted(free_names(ast.parse("import math\\nmath.isclose(area(1), len([x for x in y]))")))
     ['area', 'y']
@@ -46,7 +46,7 @@ def free_names(tree: ast.AST) -> set[str]:
 
 
 def entry_root(entry: str) -> str:
-    """Name what a program must define for an entry.
+    """Return the name that a program must define for an entry.
 
     >>> entry_root("Solution().twoSum")
     'Solution'
@@ -55,15 +55,15 @@ def entry_root(entry: str) -> str:
 
 
 def without_star_import(tree: ast.Module, module: str) -> ast.Module:
-    """Leave out `from solution import *`, which would let a program replace `len` in the tests."""
+    """Remove `from solution import *`, which would let a program replace `len` in the tests."""
     body = [node for node in tree.body if not _is_star_import(node, module)]
     return ast.Module(body=body, type_ignores=[])
 
 
 def scopes_that_look_at_arguments(tree: ast.Module, module: str) -> list[range]:
-    """List the lines of functions, or of all the rest, that check what a call left of an argument.
+    """List the lines of functions, or of all other code, that check how a call changed an argument.
 
-    Only there do changes of arguments come back: elsewhere a program that empties its list could
+    Only there do changes to arguments come back: elsewhere, a program that empties its list could
     fool `assert f(a) == sorted(a)`.
 
     >>> tests = "def test_it(a):\\n  f(a)\\n  assert a == [1]\\nb = [2]\\nassert f(b) == sorted(b)"
@@ -86,7 +86,7 @@ def scopes_that_look_at_arguments(tree: ast.Module, module: str) -> list[range]:
 
 
 class _Calls:
-    """The names in a scope that go into calls of the program, and those that come out of them."""
+    """The names in a scope that are arguments of calls to the program, and those of its results."""
 
     def __init__(self, nodes: Sequence[ast.AST], tested: set[str]) -> None:
         self._results = set(tested)
@@ -107,7 +107,7 @@ class _Calls:
         self._arguments -= self._results
 
     def are_looked_at(self, node: ast.AST) -> bool:
-        """Whether a statement compares an argument with what does not come from the program."""
+        """Whether a statement compares an argument with something that is not from the program."""
         if isinstance(node, ast.Return) and node.value is not None:
             return self._is_argument(node.value)
         if isinstance(node, ast.Assert):
@@ -177,7 +177,7 @@ def unsupported_reason(tests: str, *, entry: str, module: str, setup: str = "") 
 
 
 def pytest_fault(tests: str) -> str | None:
-    """Name what tests use of pytest that is not there; None if that is nothing."""
+    """Name what the tests use of pytest that is missing here; None if nothing."""
     tree = parse_python(tests)
     return next(filter(None, map(_pytest_fault, ast.walk(tree))), None) if tree else None
 

@@ -1,8 +1,8 @@
-"""The 1,820 hands of four cards from 1 to 13: every way to play them, how hard each is, its split.
-Hands with higher cards are for training alone.
+"""The 1,820 hands of four cards from 1 to 13: all ways to play each, its difficulty, its split.
+Hands with higher cards are for training only.
 
-A play is three moves. A move joins two of the k numbers left: it is a pair and one of six
-operations, so there are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result is put first, the
+A play is three moves. A move combines two of the k remaining numbers. It is a pair and one of six
+operations, so there are 36, 18 and 6 moves with 4, 3 and 2 numbers. The result comes first, and the
 others keep their order. All hands are searched at once, in numpy.
 """
 
@@ -23,15 +23,15 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Play = tuple[int, int, int]
 Plays = tuple[tuple[Play, ...], ...]
-"""The winning plays of a hand, each three move numbers, grouped by the solution they write."""
+"""The winning plays of a hand, each three move numbers, grouped by solution."""
 
 HIGHEST_CARD = 13
 HANDS: tuple[Hand, ...] = tuple(combinations_with_replacement(range(1, HIGHEST_CARD + 1), 4))
-"""Every hand of the game, cards in rising order."""
+"""Every hand of the game, with cards in ascending order."""
 SOLVABLE_COUNTS: dict[Split, int] = {"test": 409, "dev": 102, "sft": 425, "rl": 426}
 """The 1,362 solvable hands; the 458 others are split in the same proportions."""
 OPERATIONS = (("+", False), ("-", False), ("-", True), ("*", False), ("/", False), ("/", True))
-"""Symbol, and whether the operands are swapped: the six operations on a pair."""
+"""The six operations on a pair: the symbol, and whether the operands are swapped."""
 
 _BLOCK = 20
 _SEED = 24
@@ -52,14 +52,14 @@ class Rating(NamedTuple):
 
 @cache
 def rated_hands(highest_card: int = HIGHEST_CARD) -> dict[Hand, Rating]:
-    """Give every hand its level and its split: fixed for all time, with the same mix of levels.
+    """Return the level and split of every hand; splits are fixed and have the same mix of levels.
 
     Hands are ranked by the number of winning plays through whole numbers of 0 or more, then by the
     nodes a search visits on average. Against the fraction of people who solve a hand, Spearman's
     rho is -0.78; by nodes alone it is -0.70, by all winning plays -0.72, by solutions -0.49.
 
-    A hand with a card above 13 has the level it would have among the others, and is in one of the
-    training splits.
+    A hand with a card above 13 gets the level that it would have among the others, and is in one of
+    the training splits.
     """
     solved = _solve_hands(HIGHEST_CARD)
     order = np.lexsort((solved.nodes, -solved.num_plain_plays))
@@ -82,7 +82,7 @@ def rated_hands(highest_card: int = HIGHEST_CARD) -> dict[Hand, Rating]:
 def _rate_training_hands(
     difficulties: list[tuple[int, float]], highest_card: int
 ) -> dict[Hand, Rating]:
-    """Rate the hands with a card above 13 among those whose difficulties are given, rising."""
+    """Rate the hands with a card above 13 relative to the given difficulties, which ascend."""
     solved = _solve_hands(highest_card)
     last = len(difficulties) - 1
     ratings: dict[Hand, Rating] = {}
@@ -97,7 +97,7 @@ def _rate_training_hands(
 
 @cache
 def winning_plays(highest_card: int = HIGHEST_CARD) -> dict[Hand, Plays]:
-    """List the winning plays on the sorted cards of every hand; none if there is no solution."""
+    """List the winning plays on the sorted cards of every hand; empty if there is no solution."""
     return dict(zip(_list_hands(highest_card), _solve_hands(highest_card).plays, strict=True))
 
 
@@ -106,7 +106,8 @@ def _list_hands(highest_card: int) -> tuple[Hand, ...]:
 
 
 def _deal_splits(start: int, end: int) -> list[Split]:
-    """Deal each split its share of the ranks from start to end; 1,362 ranks get the counts."""
+    """Assign each split its share of the ranks from start to end; 1,362 ranks give the exact
+    counts."""
     whole = sum(SOLVABLE_COUNTS.values())
     total = 0
     num_before = 0
@@ -123,8 +124,8 @@ def _deal_splits(start: int, end: int) -> list[Split]:
 class SolvedHands:
     """The result of the search, one row per hand.
 
-    Plain plays pass through whole numbers of 0 or more only. `nodes` is what a depth-first search
-    visits on average.
+    Plain plays have only whole numbers of 0 or more as results. `nodes` is the average number of
+    nodes that a depth-first search visits.
     """
 
     plays: tuple[Plays, ...]
@@ -132,7 +133,7 @@ class SolvedHands:
     nodes: NDArray[np.float64]
 
     def difficulty(self, index: int) -> tuple[int, float]:
-        """Sort key of a hand, from easy to hard."""
+        """Return the sort key of a hand, from easy to hard."""
         return -int(self.num_plain_plays[index]), float(self.nodes[index])
 
 
@@ -145,9 +146,9 @@ def _solve_hands(highest_card: int) -> SolvedHands:
 def solve_all(hands: Ints) -> SolvedHands:
     """Search every hand of the (n, 4) array exhaustively.
 
-    Two plays are the same solution when they are the same rational function of the cards, a card of
-    the same value being the same variable: order, grouping and the place of a minus sign do not
-    count ((a - b) * (c - d) is (b - a) * (d - c)), while a * 1 and a / 1 do.
+    Two plays are the same solution if they are the same rational function of the cards, with one
+    variable for cards of equal value. Order, grouping and the position of a minus sign do not
+    matter: (a - b) * (c - d) is (b - a) * (d - c). But a * 1 and a / 1 are different solutions.
     """
     wins = []
     num_plain = []
@@ -165,7 +166,7 @@ def solve_all(hands: Ints) -> SolvedHands:
 
 
 def decode_move(move: int, num_left: int) -> tuple[int, int, str]:
-    """Read a move number as the indices of its left and right operand and its symbol.
+    """Decode a move number into the indices of its left and right operands, and its symbol.
 
     >>> decode_move(8, 4)
     (2, 0, '-')
@@ -193,7 +194,8 @@ def _search(hands: Ints) -> tuple[Bools, Bools, NDArray[np.float64]]:
 
 
 def _join_all(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]:
-    """Add an axis of moves: numerators, denominators, and whether nothing was divided by zero."""
+    """Apply every move along a new axis; return numerators, denominators and a mask without zero
+    division."""
     tops = []
     bottoms = []
     valids = []
@@ -213,9 +215,8 @@ def _join_all(top: Ints, bottom: Ints, valid: Bools) -> tuple[Ints, Ints, Bools]
 def _expected_nodes(win: Bools, valids: list[Bools]) -> NDArray[np.float64]:
     """Average the nodes a depth-first search visits over all orders of children, in closed form.
 
-    A dead child is searched in vain when it comes before all L live ones, which happens with
-    probability 1 / (L + 1); then one live child, any of them equally likely, is searched until it
-    yields.
+    A dead child is searched in vain if it comes before all L live ones, which has probability 1 /
+    (L + 1). Then one live child, each equally likely, is searched until it succeeds.
     """
     live = win
     cost = np.ones(win.shape)
@@ -240,7 +241,8 @@ def _group_plays(hands: Ints, wins: Ints) -> tuple[Plays, ...]:
 
 
 def _fingerprints(cards: Ints, moves: Ints) -> Ints:
-    """Evaluate each play modulo a prime at a random point: equal for equal rational functions."""
+    """Evaluate each play modulo a prime at a random point; equal rational functions get equal
+    values."""
     rng = make_rng(24, "game24", "fingerprints")
     point = np.array([rng.randrange(1, _PRIME) for _ in range(cards.max(initial=0) + 1)])
     top = point[cards]

@@ -4,8 +4,8 @@ step       `13 - 1 = 12`; `13 - 1 = 12, left: 12 8 6`; `13 - 1 = 12 (left: 6 8 1
            `(13) - (1) = 12, left: (13 - 1) = 12, 8, 6`
 roll back  `roll back, left: 13 8 6 1`; `back, left: 13 8 6 1`
 answer     `reach 24! expression: 6 * (13 - 1 - 8)`; `Answer: 6 * (13 - 1 - 8) = 24`;
-           `6 * (13 - 1 - 8)`; `6(13 - 1 - 8) = 6 * 4 = 24`; `no solution`, in whatever words the
-           last sentence says so; in a field of a JSON object, or in the last sentence:
+           `6 * (13 - 1 - 8)`; `6(13 - 1 - 8) = 6 * 4 = 24`; `no solution`, or a last sentence that
+           means it; a field of a JSON object; an expression in the last sentence:
            `Use 6 * (8 - 8 / 2) instead: 8 / 2 = 4, ...`
 """
 
@@ -41,6 +41,7 @@ from whet.tasks.literals import last_object, read_field
 
 MAX_LINE_CHARS = 512
 _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
+"""An operation and its result: `13 - 1 = 12`."""
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\)|[.])?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
 _ANSWER = re.compile(
@@ -51,6 +52,7 @@ _DRESS = re.compile(
     r"(?i)[\\$]|\*\*|\b(?:answer|solution|expression|result) is\b|s [a-z ]{3,14} as\b"
     r"|\bexpression (?=[0-9(])"
 )
+"""Markup or words around an answer, which `strip_dress` removes."""
 _BOLD = re.compile(r"\*\*((?:[^*]|\*(?!\*))+)\*\*")
 _FRAME = re.compile(
     r"^[ \t]*(?:```[a-z]*|\\[\[\]]|\$\$"
@@ -60,9 +62,9 @@ _FRAME = re.compile(
 )
 """A line that only opens or closes a formula or a fenced block."""
 _GOES_ON = re.compile(r"[ \t]*(?:\\\\)?[ \t]*\n[ \t]*&?[ \t]*=")
-"""Where an equation goes on in the next line."""
+"""An equation that continues on the next line."""
 _RESULT_BOX = re.compile(r"(=[ \t]*)\\boxed ?\{[ \t]*([0-9]{1,6})[ \t]*\}")
-"""A box around the result of an equation only."""
+"""A box around only the result of an equation."""
 _TAGS = re.compile(r"<answer>([^<]*)</answer>")
 _WRAPPER = re.compile(r"\$|\\[()\[\]]")
 _SENTENCE = re.compile(
@@ -71,10 +73,12 @@ _SENTENCE = re.compile(
     r"|(?:these |four )?(?:numbers|cards) (?:combine|work|go together|fit together) as):? ",
     re.IGNORECASE,
 )
+"""Words that introduce an expression: `So the answer is `, `These numbers combine as `."""
 _BOX = re.compile(
     r"((?:Final )?Answer: ?|[A-Z][A-Za-z' ]{0,40}:? ?)?\\boxed ?\{(.*)\}( ?= ?24)?\.?",
     re.IGNORECASE,
 )
+r"""A line whose answer is in a box: `Answer: \boxed{4 * 6}`."""
 _SOME_LEAD = re.compile(r"[A-Z][A-Za-z' ]{0,40}[:!] ?")
 """Words before an expression: `Found it: `."""
 _CHECK = re.compile(
@@ -83,40 +87,41 @@ _CHECK = re.compile(
     r"\b[a-z ]*[.!]?\Z)",
     re.IGNORECASE,
 )
+"""The start of a line that checks the answer: `Check:`, `All four numbers are used`."""
 _ORDER = "(?i:first|second|third|then|next|now|finally|lastly)"
 _STEP_LEAD = re.compile(
     rf"(?:(?:(?:that|this|which) leaves|leaving|{_ORDER})\b[0-9, ]{{0,20}}"
     rf"(?:and )?[0-9]{{0,4}}[:,]|{_ORDER}|(?:step )?[1-3][.):]|[-*•]) (?=[(0-9-])",
     re.IGNORECASE,
 )
-"""What stands before a step: `that leaves 1: `, `2. `."""
+"""What may precede a step: `that leaves 1: `, `2. `."""
 _STEP_END = re.compile(rf"({_EQUATION})[,;.] (?:then |and )?")
 _STEPS = re.compile(
     rf"^(?:(?:{_ORDER}[:,]? )?{_STEP_END.pattern})+"
     rf"(?=[0-9(]|{_ORDER}\b|(?i:so|thus|hence|therefore)\b|[A-Z][a-z]+[.!]?$)",
     re.MULTILINE,
 )
-"""Steps with which a line begins: `7 - 6 = 1, 13 * 1 = 13`."""
+"""Steps at the start of a line: `7 - 6 = 1, 13 * 1 = 13`."""
 _AFTER_24 = re.compile(
     r"(?<=[= ]24)(?:[.!]|(?:,| [—–-])? (?:as|which|using|with|since|because|for|where|so"
     r"|and (?:each|every|all))\b"
     r"[\w ,'’*/+=()-]*[.]?| \([a-z][a-z ,']*\)[.]?)\Z",
     re.IGNORECASE,
 )
-"""What may follow the 24 that an expression makes: ` (all four numbers are used)`."""
+"""What may follow the 24 of an expression: ` (all four numbers are used)`."""
 _WRITTEN_AGAIN = re.compile(
     r"(?:[:;]|, (?:or|i\.e\.|that is)|\b(?:out|so|as|is|gives|namely|means)),? ?"
     r"(?=[0-9(][0-9 ()*/+-]*= ?24\.?\Z)|[,;:.] Answer: (?=[0-9(][0-9 ()*/+-]*\Z)"
 )
-"""Before the last expression of a line, which says another one again, `written out: `, or is said
-to be the answer behind other clauses."""
+"""What precedes the last expression of a line if it restates another one, `written out: `, or is
+called the answer after other clauses."""
 _EXPLAINS = re.compile(
     r"(?:here|because|since|as|indeed|note|this (?:works|is because|uses|holds|gives)"
     r"|it (?:works|uses|holds)|in it|inside|the (?:inner|bracket|first|product|sum"
     r"|quotient|fraction)|explanation|why|reason|working|first|we (?:first|start|begin))\b",
     re.IGNORECASE,
 )
-"""A paragraph behind an answer that says how it comes about."""
+"""The start of a paragraph after an answer that explains it."""
 EXPRESSIONS = re.compile(r"[0-9(][0-9 ()*/+-]*")
 _EQUALS = re.compile(
     r"(?<=[0-9)]),? (?:which )?(?:equals|is equal to|gives|makes|yields|is) (?=24\b)"
@@ -128,6 +133,7 @@ _HAND = (
     r" (?:numbers|cards|digits|hand|puzzle|game|combination)"
     r"|(?:the hand |the numbers )?\(?[0-9]{1,2}(?:,? (?:and )?[0-9]{1,2}){3}\)?)"
 )
+"""Words for the hand: `these four numbers`, `1, 2, 3 and 4`."""
 _MAKE = (
     r"(?:make|reach|get(?: to)?|give|yield|form|produce|equal|hit"
     r"|come to|lead to|result in|arrive at)"
@@ -153,7 +159,7 @@ _LEADS = (
 _NONE = re.compile(
     r"(?i)\bno(?:ne)?\b|\bnothing\b|\bnever\b|n['’]t\b|\bnot\b|\bcannot\b|impossible|unsolvable"
 )
-"""Without it a line does not say that there is no solution."""
+"""A line without one of these does not say that there is no solution."""
 _NO_SOLUTION = re.compile(
     rf"(?i){_LEADS}(?:(?:there(?: is| are|['’]s| exists?) )?(?:absolutely |simply )?no"
     rf" (?:(?:such|valid|possible|legal) )?{_WAYS}(?: (?:to {_MAKE}|(?:that )?{_MAKES}"
@@ -168,29 +174,32 @@ _NO_SOLUTION = re.compile(
     rf"|(?:it|this|{_HAND}) (?:cannot|can['’]t|can not) be (?:done|solved)"
     rf"|{_HAND} (?:is|are) (?:impossible|unsolvable|not solvable))[.!]?"
 )
-"""A sentence that says so."""
+"""A sentence that says that there is no solution."""
 _ANSWERED = re.compile(
     r"(?i)(?:(?:the |my )?(?:final )?answer(?: is)?|conclusion|result)[:*]* *[*]*"
     r"(?:impossible|unsolvable|none|not possible|no(?: such)? expression)[.!*]*"
 )
-"""A line that answers so in a word."""
+"""A line that says so in one word."""
 _SENTENCE_END = re.compile(
     r"[.!:;] +|, (?=(?:so|hence|thus|therefore)\b)| [–—] |\s*(?:→|⇒|=>|->)\s*"
 )
 _REASON_BEFORE = re.compile(r"(?i)(?:since|because|as|after|having|given)\b[^.;]{3,200}, ")
+"""A reason before a claim: `Since all are odd, `."""
 _REASON_BEHIND = re.compile(r"(?::|,? (?:since|because|as(?! far\b))\b| [–—-]) ")
+"""What introduces a reason after a claim: ` because `."""
 _NO_REASON = re.compile(r"(?i)= ?24\b|\b(?:but|except|only|yet|so far)\b")
+"""If a reason has one of these, it is more than a reason."""
 _BOLD_SIGNS = re.compile(r"\*\*(?!\w)|(?<!\w)\*\*")
 _STOP = re.compile(r"[.!;] +")
 _LEAVES_OPEN = re.compile(
     rf"(?i){any_of(CHOICE.removeprefix('or|'), TURN, FALSE)}|\b(?:may|might|could)\b(?! not)"
     r"|\b(?:if|think|guess|unsure|unless|suppose|assume|says?|said|claims?)\b|\?"
 )
-"""With it the rest of a sentence does not lead to its end."""
+"""If the words before the end of a sentence have one of these, they do not support its end."""
 _HEDGES = re.compile(
     r"(?i)(?<!\bwe )\b(?:may|might)\b(?! not)|\b(?:maybe|perhaps|possibly|think|guess|unsure)\b"
 )
-"""So it does in a sentence before."""
+"""If earlier sentences have one of these, the last sentence is a hedge."""
 _NEXT_SENTENCE = re.compile(r"(?<=[.!]) +(?=[A-Z$\\*])")
 _USE = re.compile(
     r"(?:(?:so|then|but),? )?(?:(?:you|we|I) (?:can )?)?(?:use|take|write|play) "
@@ -198,18 +207,18 @@ _USE = re.compile(
     r"(?:[:;,] (?P<steps>(?:[0-9 ()*/+=,;-]|\b(?:then|and|so|gives|makes|is)\b)*= ?24))?",
     re.IGNORECASE,
 )
-"""A sentence that says what to use, and perhaps the steps that this takes."""
+"""A sentence that says what to use, perhaps with the steps."""
 
 
 class Left(NamedTuple):
-    """The numbers a line lists as left, sorted, and the cards in their expressions, if any."""
+    """The sorted numbers that a line lists as left, and the cards in their expressions, if any."""
 
     values: State
     cards: tuple[int, ...] | None
 
 
 class StepLine(NamedTuple):
-    """A line that joins two numbers: the operation, its result and the numbers left."""
+    """A line that combines two numbers: the operation, its result and the numbers left."""
 
     a: Value
     symbol: str
@@ -240,9 +249,9 @@ Line = StepLine | RollBackLine | AnswerLine | None
 
 
 def lines_of(text: str) -> list[str]:
-    """Split a response into its lines without blank ones, × ÷ − written as * / -.
+    """Split a response into nonblank lines, with × ÷ − as * / -.
 
-    Text in answer tags gets its own lines, and so does each of several steps in one line.
+    Text in answer tags gets its own lines, as does each of several steps on one line.
     """
     if "</answer>" in text:
         text = _TAGS.sub(r"\n\1\n", text)
@@ -256,12 +265,12 @@ def lines_of(text: str) -> list[str]:
 
 
 def unbox_result(text: str) -> str:
-    r"""Take the box away from around a result: `4 \times 6 = \boxed{24}`."""
+    r"""Remove the box around a result: `4 \times 6 = \boxed{24}`."""
     return _RESULT_BOX.sub(r"\1\2", text)
 
 
 def write_object(text: str) -> str:
-    """Write a JSON object that ends a text as the line of its answer.
+    """Replace a JSON object that ends a text by a line with its answer.
 
     >>> write_object('{"expression": "4 * 6", "value": 24}')
     '{"expression": "4 * 6", "value": 24}'
@@ -281,12 +290,12 @@ def write_object(text: str) -> str:
 
 
 def read_lines(lines: list[str]) -> list[Line]:
-    """Read the lines of a response, the last one perhaps by its last sentence."""
+    """Read the lines of a response; the last one may be read by its last sentence."""
     return [*map(read_line, lines[:-1]), read_line(lines[-1]) or _read_sentence(lines[-1])]
 
 
 def without_checks(lines: list[str]) -> list[str]:
-    """Leave out lines at the end that check or explain an answer and do not doubt it."""
+    """Drop final lines that check or explain an answer without doubting it."""
     num = len(lines)
     while num > 1 and _is_comment(lines[num - 1], lines[num - 2]):
         num -= 1
@@ -294,7 +303,8 @@ def without_checks(lines: list[str]) -> list[str]:
 
 
 def _is_comment(line: str, above: str) -> bool:
-    """Whether a line checks the answer above it, or explains it and plays no hand of its own."""
+    """Whether a line checks the answer above it, or explains it without another answer of its
+    own."""
     if _CHECK.match(line):
         return not is_doubtful(line)
     if not _EXPLAINS.match(line) or "24" not in line or _takes_back(line):
@@ -305,7 +315,7 @@ def _is_comment(line: str, above: str) -> bool:
 
 
 def _takes_back(remark: str) -> bool:
-    """Whether a remark may doubt or disown the answer it belongs to."""
+    """Whether a remark may doubt or disown its answer."""
     words = remark.lower().split()
     return is_doubtful(remark) or not (DISOWNING | RETREATING).isdisjoint(words)
 
@@ -318,7 +328,7 @@ def has_hand(line: Line) -> bool:
 
 @lru_cache(1 << 15)
 def read_line(line: str) -> Line:
-    """Read a line; None if it has none of the known forms, or longer than any honest one."""
+    """Read a line; None if it has none of the known forms, or is longer than any honest one."""
     if len(line) > MAX_LINE_CHARS:
         return None
     line = strip_dress(line) if _DRESS.search(line) else line
@@ -331,7 +341,7 @@ def read_line(line: str) -> Line:
 
 
 def read_answer_line(line: str) -> AnswerLine | None:
-    """Read a line as an answer; without a word before it, it needs `= 24` or four numbers."""
+    """Read a line as an answer; without an introduction, it needs `= 24` or four numbers."""
     bare = _CROSS.sub("*", _strip_words(line))
     remark = _AFTER_24.search(bare)
     if remark and not _takes_back(remark[0]):
@@ -354,7 +364,7 @@ def read_answer_line(line: str) -> AnswerLine | None:
 
 
 def write_no_solution(text: str) -> str:
-    """Write the last line as `no solution` where its last sentence says that there is none.
+    """Replace the last line with `no solution` if its last sentence says that there is none.
 
     >>> write_no_solution("I tried all. These four numbers cannot make 24.")
     'no solution'
@@ -423,7 +433,7 @@ def _read_step(match: re.Match[str]) -> StepLine | None:
 
 
 def _read_left(text: str) -> Left | None:
-    """Read numbers between commas or spaces; `(13 - 1) = 12` is 12 with where it came from."""
+    """Read numbers between commas or spaces; `(13 - 1) = 12` is 12 with its origin."""
     values: list[Value] = []
     cards: list[int] = []
     for item in text.split(","):
@@ -442,7 +452,8 @@ def _read_left(text: str) -> Left | None:
 
 
 def _without_reason(last: str, line: str) -> list[str]:
-    """List a sentence as it is, without the reason before it, and a line without one behind."""
+    """List a sentence as it is, without a reason before it, and the line without a reason after
+    it."""
     forms = [last, _REASON_BEFORE.sub("", last, count=1)]
     if behind := _REASON_BEHIND.search(line):
         reason = line[behind.end() :]
@@ -452,7 +463,7 @@ def _without_reason(last: str, line: str) -> list[str]:
 
 
 def _read_sentence(line: str) -> AnswerLine | None:
-    """Read the answer in the last sentence of a line; None if it doubts or says something else."""
+    """Read the answer in a line's last sentence; None if it doubts it or says something else."""
     *before, sentence = _NEXT_SENTENCE.split(line)
     start = len(line) - len(sentence)
     is_foreign = before and is_disowned(f"{before[-1].rstrip('.!')}:")

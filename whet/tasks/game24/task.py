@@ -1,9 +1,9 @@
 """The 24 game: make 24 from four numbers with + - * /, each once, or say that it cannot be done.
 
-The grader tells the format from the text, so every format is graded whatever was configured. The
-verdict rests on the last line: an expression that uses the four numbers once each and makes 24, a
-step that completes a right chain from the hand to 24, or `no solution` if there is none. Everything
-before it counts for the process only, and the thinking part for nothing.
+The grader detects the format, so every format is graded, whichever is configured. The verdict
+depends on the last line: an expression that uses the four numbers once each and makes 24, a step
+that completes a valid chain from the hand to 24, or `no solution` if there is none. Earlier lines
+only affect `process` and `progress`, and the thinking part does not count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,8 +50,8 @@ MAX_CHARS = 1 << 16
 """Longer responses are not read."""
 _RULES = (
     "Play the 24 game: join the four given numbers with + - * / so that they make exactly 24. "
-    "Use each number once. Write one step per line and nothing else. If the numbers cannot make 24, "
-    "end with the line `no solution`. A step joins two of the remaining numbers and puts the "
+    "Use each number once. Write one step per line and nothing else. If the numbers cannot make "
+    "24, end with the line `no solution`. A step joins two of the remaining numbers and puts the "
     "result in their place."
 )
 _SEARCH = "When a branch cannot work, go back to earlier numbers with the line"
@@ -74,19 +74,18 @@ _WORDS: dict[TraceFormat, str] = {
 class Game24Config(Config):
     name: Literal["game24"] = "game24"
     format: TraceFormat = "v0"
-    """How gold responses are written, and what instructions ask for; every format is graded."""
+    """The format of gold responses, which instructions ask for; every format is graded."""
     unsolvable: bool = False
-    """Also ask hands that cannot make 24; the right answer is `no solution`."""
+    """Include hands that cannot make 24; the right answer is then `no solution`."""
     instructions: bool = False
     """Explain the game in a system message; otherwise the prompt is the numbers alone."""
     length: Length | Literal["mixed", "wide"] = "mixed"
     """How many steps gold searches show (v1 to v4): short 6 to 9, medium 10 to 13, long 14 to 17;
     mixed draws among these, wide from 6 to 99, half of them below 25."""
     depth: Literal[2, 3] = 3
-    """How deep gold searches go: 2 judges two numbers at once instead of trying all operations on
-    them."""
+    """How deep gold searches go: 2 judges two numbers at once, without trying their operations."""
     highest_card: int = Field(default=HIGHEST_CARD, ge=HIGHEST_CARD, le=24)
-    """Above 13: searches (v1 to v4) are also trained on hands with cards up to this; dev and test
+    """If above 13, searches (v1 to v4) also train on hands with cards up to this; dev and test
     hands stay the same."""
 
     def without_effect(self) -> dict[str, str]:
@@ -111,7 +110,7 @@ class Game24(ConfiguredTask):
                 yield self.problem(hand)
 
     def problem(self, hand: Hand, order: int = 0) -> Problem:
-        """Ask a hand; another `order` shuffles its numbers, and the id stays the same."""
+        """Make the problem of a hand; another `order` shuffles its numbers but keeps the id."""
         numbers = list(hand)
         make_rng(order, "game24", "order", *hand).shuffle(numbers)
         question = Message(role="user", content=" ".join(str(number) for number in numbers))
@@ -141,16 +140,16 @@ class Game24(ConfiguredTask):
         return replace(problem, prompt=prompt, payload=payload)
 
     def vary(self, problem: Problem, seed: int) -> Problem:
-        """Ask the same hand with its numbers in another order."""
+        """Make the same problem with its numbers in another order."""
         return self.problem(self._hand(_numbers(problem)), order=seed)
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State what is right about a response.
+        """Grade a response.
 
-        Parts: `correct` 0 or 1; `process`, the fraction of lines that are right, idle operations on
-        the hand among them; `progress`, the fraction of the three steps that the response has made
-        and that leave 24 within reach, 1 if it is right; `length`, 1 up to four lines, then
-        falling, 0 without an answer; `lines`, their number; `finished`, 1 if it ends in an answer.
+        Parts: `correct` 0 or 1; `process`, the fraction of lines that are right, even if not
+        needed; `progress`, the fraction of the three steps that are made and leave 24 within reach,
+        1 if the answer is right; `length`, 1 up to four lines, then falling, 0 without an answer;
+        `lines`, their number; `finished`, 1 if it ends in an answer.
         """
         graded = self._grade(problem, text)
         parts = {
@@ -177,7 +176,7 @@ class Game24(ConfiguredTask):
         return traces.trace(numbers, plays, rng, format=cfg.format, budget=budget, depth=cfg.depth)
 
     def _hand(self, numbers: Sequence[int]) -> Hand:
-        """Sort four numbers into a hand; anything else is a DataError."""
+        """Sort four numbers into a hand; raise a DataError for anything else."""
         top = self.config.highest_card
         hand = tuple(sorted(numbers))
         if hand not in rated_hands(top):
@@ -218,7 +217,7 @@ class Grade:
 
     @property
     def brevity(self) -> float:
-        """1 up to four lines, a half at 24 (the length reward of LLM4Game24); 0 unanswered."""
+        """1 up to four lines, a half at 24 (LLM4Game24's length reward); 0 without an answer."""
         if self.verdict is Verdict.NO_ANSWER:
             return 0.0
         num_lines = len(self.steps)
@@ -308,15 +307,15 @@ def _judge_answer(answer: AnswerLine, hand: tuple[int, ...], is_solvable: bool) 
 
 
 class Board:
-    """The numbers left while a response is played; each move returns what is wrong with it, or "".
+    """The numbers left while a response is played; each move returns its fault, or "".
 
-    The path holds one state per depth: four numbers, three, two, one. A state is None if the line
-    that led to it was wrong; nothing that rests on it is right until a roll back returns to a known
+    The path has one state per depth: four numbers, three, two, one. A state is None if the line
+    that led to it was wrong; nothing that depends on it is right until a roll back to a known
     state.
     """
 
     def __init__(self, hand: tuple[int, ...], *, may_jump: bool) -> None:
-        """With `may_jump` a step may start from an earlier state without a roll back, as in v1."""
+        """With `may_jump`, a step may start from an earlier state without a roll back, as in v1."""
         self.hand = tuple(sorted(hand))
         self._may_jump = may_jump
         self._path: list[State | None] = [tuple((card, 1) for card in self.hand)]
@@ -335,7 +334,7 @@ class Board:
 
     @property
     def progress(self) -> float:
-        """The fraction of the three steps it takes that are made and leave 24 within reach."""
+        """The fraction of the three steps that are made and leave 24 within reach."""
         return sum(state is not None and can_reach(state) for state in self._path[1:4]) / 3
 
     @property

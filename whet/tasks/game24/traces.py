@@ -2,8 +2,8 @@
 of steps, in one of six formats.
 
 A pruned search shows some of the dead ends that a search in random order meets before it finds 24,
-each followed by a roll back. Every dead end is truly dead, no numbers are tried twice, and a trace
-takes about a tenth of a millisecond, because the moves of a state are cached, and which of them can
+each followed by a roll back. Every dead end is truly dead, and no state is searched twice. A trace
+takes about a tenth of a millisecond, because the moves of a state are cached, with whether each can
 still reach 24.
 
     v0   three steps and nothing else                  13 - 1 = 12
@@ -13,11 +13,10 @@ still reach 24.
     v3   v2 with the expression of computed numbers    (13) - (1) = 12, left: (13 - 1) = 12, 8, 6
     v4   a search in the words of v0l, numbers rising  back, left: 1 6 8 13
 
-v1, v2 and v3 (those of LLM4Game24) close with `reach 24! expression: ...`. The others need no
-closing line: the chain of steps that led to `24` is the answer. Hands without a solution close with
-`no solution` in every format. In v4 a sum or product is written in one way, so that the same state
-always looks the same; moves with a whole result of 0 or more are tried first, and below a dead end
-only those are shown.
+v1, v2 and v3 (from LLM4Game24) end with `reach 24! expression: ...`. The others need no closing
+line: the chain of steps to `24` is the answer. Hands without a solution end with `no solution` in
+every format. In v4, a sum or product has only one form, so that equal states look equal. Moves with
+a whole result of 0 or more are tried first, and below a dead end only those are shown.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +38,8 @@ BUDGETS: dict[Length, range] = {
     "medium": range(10, 14),
     "long": range(14, 18),
 }
-"""Steps a search may show; LLM4Game24 cut its v3 traces at 300 and 550 tokens, nearly these."""
+"""Numbers of steps a search may show, close to where LLM4Game24 cut its v3 traces: 300 and 550
+tokens."""
 SHORTEST = 6
 WIDEST = 100
 
@@ -53,7 +53,7 @@ class Move(NamedTuple):
 
 
 class _Branch(NamedTuple):
-    """A state one step ahead, the moves that lead to it, and whether 24 is still in reach there."""
+    """A state one step ahead, the moves that lead to it, and whether 24 is still within reach."""
 
     moves: tuple[Move, ...]
     state: State
@@ -61,7 +61,7 @@ class _Branch(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """A state in the tree of a search, and those tried from it."""
+    """A state in a search tree, and the states tried from it."""
 
     branch: _Branch
     children: "list[_Node]"
@@ -90,11 +90,11 @@ def trace(
     budget: int = 9,
     depth: int = 3,
 ) -> str:
-    """Write one right response to the numbers, in their order, which have these winning plays.
+    """Write one right response for the numbers in their order, given their winning plays.
 
-    v0 and v0l give a random solution. The other formats search: at most `budget` steps are shown,
-    never fewer than the solution needs, and dead ends are followed `depth` steps deep: at 2, two
-    numbers that cannot make 24 are left at once, without their six results.
+    v0 and v0l write a random solution. The other formats search and show at most `budget` steps,
+    but never fewer than the solution needs. Dead ends are followed `depth` steps deep: at 2, two
+    numbers that cannot make 24 are abandoned without trying their six results.
     """
     hand = tuple(sorted(numbers))
     if format in ("v0", "v0l"):
@@ -107,7 +107,7 @@ def trace(
 
 
 def _solution(hand: Hand, plays: Plays, rng: Random) -> Iterator[Move]:
-    """Draw a solution, each different one equally likely, then one of the plays that write it."""
+    """Draw a solution, each equally likely, then one of the plays that produce it."""
     values: list[Value] = [(card, 1) for card in hand]
     for move_number in rng.choice(rng.choice(plays)):
         first, second, symbol = decode_move(move_number, len(values))
@@ -118,7 +118,7 @@ def _solution(hand: Hand, plays: Plays, rng: Random) -> Iterator[Move]:
 
 
 def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) -> _Node:
-    """Grow the tree of a pruned search: the path to 24, if any, and dead ends met before it."""
+    """Build the tree of a pruned search: the path to 24, if any, and dead ends found before it."""
     path = [_Node(_Branch((), tuple((card, 1) for card in hand), True), [])]
     frontier: list[tuple[_Node, _Branch]] = []
     while len(path[-1].branch.state) > 1:
@@ -138,9 +138,9 @@ def _search(hand: Hand, rng: Random, budget: int, depth: int, *, is_tidy: bool) 
 def _grow(
     frontier: list[tuple[_Node, _Branch]], rng: Random, count: int, fewest: int, *, is_tidy: bool
 ) -> None:
-    """Add random dead ends to the tree, each below a node that is already in it.
+    """Add random dead ends to the tree, each below an existing node.
 
-    States of `fewest` numbers are left at once.
+    States of `fewest` numbers are abandoned at once.
     """
     met: set[State] = set()
     while count > 0 and frontier:
@@ -161,7 +161,7 @@ def _grow(
 
 
 def _flatten(node: _Node, rng: Random, *, is_tidy: bool) -> Iterator[Move | None]:
-    """List the moves below a node in the order of the search, None for each roll back."""
+    """Yield the moves below a node in search order, with None for each roll back."""
     for child in node.children:
         moves = child.branch.moves
         yield moves[0] if is_tidy else _swap_maybe(rng.choice(moves), rng)
@@ -225,7 +225,7 @@ def _is_live(state: State) -> bool:
 def write_moves(
     numbers: Sequence[int], moves: Iterable[Move | None], format: TraceFormat, *, is_solved: bool
 ) -> str:
-    """Write moves on the numbers in their order; None among the moves is a roll back."""
+    """Write moves on the numbers in their order; None is a roll back."""
     path = [_order([_Item((number, 1), str(number), True) for number in numbers], format)]
     lines = []
     for move in moves:

@@ -1,7 +1,7 @@
-"""Find the lists in square brackets that a response may give as its answer, the likeliest first.
+"""Find the lists in square brackets that a response may give as its answer, most likely first.
 
-What counts, in this order: the last box, the last `<answer>` tag, a list that is all of the last
-line, lists that follow the word "answer", the last list. Lists that the text denies do not count.
+In order of precedence: the last box, the last `<answer>` tag, a list that is the whole last line,
+lists that follow the word "answer", the last list. Lists that the text denies do not count.
 """
 
 import re
@@ -19,42 +19,47 @@ _MAX_MARKS = 16
 _MAX_GAP = 40
 _BRACKET = re.compile(r"\\?[\[\]]")
 _MARK = re.compile(r"answer[^\w\[\]]{0,20}(?:(?:is|are)\b[^\w\[\]]{0,20})?(?=\[)", re.IGNORECASE)
+"""The word "answer" before a list: `The answer is: [`."""
 _JOINING = any_of(CHOICE, TURN, "and|also|either|no")
 _NEXT = re.compile(rf"\W{{0,6}}(?:{_JOINING}\W{{0,4}}){{0,4}}", re.IGNORECASE)
+"""What joins a list to another one: `or`, `no, `."""
 _STATING = re.compile(
     rf"(?:[:：]|\b(?:is|are)\b|{_JOINING}|[\])\s][,/;\n]|\] )[^\w\[\]]{{0,20}}\Z", re.IGNORECASE
 )
+"""The end of the words before a list that states it: `: `, `is `."""
 _COMMA = re.compile(r"\s*(?:[,;]|,? and)?\s*")
 _BESIDE = re.compile(r"[ \t*`$,;/|&.]*+(?:\n[ \t*`$>•-]*+(?:[0-9]{1,2}[.)])?[ \t*`$]*+)?")
-"""Between two lists it says nothing, and they are in one line or the next."""
+"""What may stand between two lists on the same line or on successive lines."""
 _OWN_LINE = re.compile(
     r"[ \t*`$>•-]*+(?:[0-9]{1,2}[.)])?[ \t*`$>-]*+\[[^\n]*\][ \t*`$.,;]*+(?:\n|\Z)"
 )
+"""A line that holds only a list."""
 _ANNOUNCES = re.compile(
     r"(?:\A|[:：=→>(]|\b(?:is|are|be|was|were|get|have|choose|select|pick|take|answer|path|tour"
     r"|route|set|list|order|so|thus|hence|therefore|final|finally|or|and|wait|actually|no"
     r"|instead)\b)[^\w\[\]]*\Z",
     re.IGNORECASE,
 )
-"""The end of words that state a list: `so the path is`, `Answer:`."""
+"""The end of words that introduce a list: `so the path is`, `Answer:`."""
 _REMARK = re.compile(
     r"[\s*(]*(?:p\.?\s?s\b|nb\b|note|remark|fyi|by the way|for comparison|alternatively|an? )",
     re.IGNORECASE,
 )
+"""The start of a line that only remarks: `Note`, `By the way`."""
 
 
 class AnswerPlace(NamedTuple):
-    """What a response may give as its answer."""
+    """A part of a response that may be its answer."""
 
     text: str
     form: Literal["marked", "bare", "list", "formula"]
-    """A list in a tag or box or behind "answer"; a tag or box itself; any list; a TeX display."""
+    """A list in a tag or box or after "answer"; a whole tag or box; any list; a TeX display."""
     is_stated: bool = False
-    """Whether words before a list state it as an answer, or it is all there is."""
+    """Whether the words before a list state it as an answer, or it is the whole text."""
 
 
 def find_places(text: str) -> Iterator[AnswerPlace]:
-    """Go through the places where an answer may be, the likeliest first."""
+    """Yield the places where an answer may be, most likely first."""
     for part in find_closing_parts(text):
         yield from _list_places(part, find_claimed(part), "marked")
         yield AnswerPlace(part, "bare")
@@ -64,7 +69,7 @@ def find_places(text: str) -> Iterator[AnswerPlace]:
     for marked in find_after_answer(text, brackets):
         yield from _list_places(text, list_alternatives(text, brackets, marked), "marked")
     yield from _list_places(text, brackets, "list")
-    # Where there is no other list, `\[A, B\]` is one.
+    # If there is no other list, `\[A, B\]` is one.
     plain = text.replace("\\[", "[").replace("\\]", "]") if "\\[" in text else ""
     for bracket in reversed(_brackets(plain)):
         yield AnswerPlace(bracket.text, "formula")
@@ -73,7 +78,7 @@ def find_places(text: str) -> Iterator[AnswerPlace]:
 def _list_places(
     text: str, brackets: Sequence[Span], form: Literal["marked", "list"]
 ) -> Iterator[AnswerPlace]:
-    """Go through brackets from the last; one that is joined to another is stated too."""
+    """Yield brackets from the last; one that is joined to another is stated too."""
     size = len(text.strip())
     for bracket in reversed(brackets):
         start = bracket.start - 1
@@ -82,7 +87,7 @@ def _list_places(
 
 
 def find_closing_parts(text: str) -> list[str]:
-    """Take what the last box and the last answer tag hold, if there are any."""
+    """List the contents of the last box and the last answer tag, if there are any."""
     box = last_box(text)
     frames = [*([box] if box else []), *find_tags(text)[-1:]]
     return [
@@ -93,9 +98,9 @@ def find_closing_parts(text: str) -> list[str]:
 
 
 def find_claimed(text: str, *, in_pairs: bool = False) -> list[Span]:
-    """Find the brackets but those that the text denies, then or later.
+    """Find the brackets that the text does not deny, there or later.
 
-    Where lists come in pairs, one that is joined to a denied one is denied too.
+    With `in_pairs`, a list that is joined to a denied one is denied too.
     """
     claimed: list[Span] = []
     denied: set[str] = set()
@@ -122,7 +127,7 @@ def find_after_answer(text: str, brackets: Sequence[Span]) -> list[Span]:
 
 
 def list_alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[Span]:
-    """List a pair and those joined to it by "or", "no, " or a comma: the last of them counts."""
+    """List a pair and those joined to it by "or", "no, " or a comma; the last of them counts."""
     joined = [first]
     for bracket in sorted(brackets, key=attrgetter("start")):
         gap = text[joined[-1].end + 1 : bracket.start - 1]
@@ -133,7 +138,7 @@ def list_alternatives(text: str, brackets: Sequence[Span], first: Span) -> list[
 
 
 def find_row(text: str) -> list[Span]:
-    r"""Find the lists that end a text with no words between them, in one line or in lines alone.
+    r"""Find the lists that end a text without words between them, on one line or each on its own.
 
     >>> [one.text for one in find_row("Of [C], these:\n[A], [B]\n[A [a], C]")]
     ['A', 'B', 'A [a], C']
@@ -156,7 +161,7 @@ def _has_own_line(text: str, bracket: Span) -> bool:
 
 
 def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
-    """Leave out lists that are only mentioned behind one that has its own line."""
+    """Drop lists that are only mentioned after one on its own line."""
     kept: set[int] = set()
     own_lines: dict[int, bool] = {}
     before: Span | None = None
@@ -177,7 +182,7 @@ def _outside_remarks(text: str, brackets: Sequence[Span]) -> list[Span]:
 
 
 def _brackets(text: str) -> list[Span]:
-    r"""Find what the last pairs hold, in the order they close; `\[` and `\]` are mathematics."""
+    r"""Find the contents of the last pairs, in closing order; `\[` and `\]` are TeX displays."""
     opened: list[int] = []
     pairs: list[tuple[int, int]] = []
     for match in _BRACKET.finditer(text):

@@ -1,9 +1,9 @@
-"""Graphs as problems carry them: named nodes and edges in the payload, bitsets inside.
+"""Graphs as problems carry them: named nodes and edges in the payload, bitsets in memory.
 
-Payloads: `{"nodes": [name, ...], "edges": [[name, name], ...]}`, an edge with a third part where it
-has a distance (tsp) or a relation (distance, diameter), and `"pair": [name, name]` where two nodes
-are asked about. Also `"optimum"`, the best possible value, and `"proven"`, false if a search ended
-early.
+Payloads: `{"nodes": [name, ...], "edges": [[name, name], ...]}`. An edge has a third part if it has
+a distance (tsp) or a relation (distance, diameter), and `"pair": [name, name]` has the two nodes of
+a question about a pair. `"optimum"` is the best known value, and `"proven"` is false if the search
+ended early.
 """
 
 import re
@@ -28,7 +28,7 @@ class Graph:
     values: tuple[Json, ...]
     """The third part of every edge, None if it has none."""
     asked: Json
-    """The payload's pair as it is; `pair` reads it."""
+    """The payload's pair, unparsed; `pair` reads it."""
 
     @staticmethod
     def from_payload(payload: Mapping[str, Json]) -> "Graph":
@@ -69,13 +69,13 @@ class Graph:
         raise DataError(f"payload.pair should name two of payload.nodes, not {self.asked!r}")
 
     def write(self, nodes: Sequence[int]) -> str:
-        """Write nodes as answers are written: `[B, A]`."""
+        """Write nodes in the form of an answer: `[B, A]`."""
         return f"[{', '.join(self.names[node] for node in nodes)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How many nodes a problem has: one span for each fifth of the level, and GraphArena's two."""
+    """How many nodes a problem has: one range for each fifth of the level, and GraphArena's two."""
 
     levels: tuple[IntPair, IntPair, IntPair, IntPair, IntPair]
     easy: IntPair
@@ -92,7 +92,7 @@ class Sizes:
         return min(low + int((level * 5 - fifth) * (high - low + 1)), high)
 
     def level(self, size: int) -> float:
-        """Turn a number of nodes into the middle of its levels; sizes beyond the last are 1."""
+        """Convert a number of nodes to the middle of its levels; sizes beyond the last are 1."""
         for fifth, (low, high) in enumerate(self.levels):
             if size <= high:
                 return (fifth + (max(size - low, 0) + 0.5) / (high - low + 1)) / 5
@@ -112,12 +112,12 @@ MOLECULE_SIZES = Sizes(
 
 
 _QUALIFIER = re.compile(r" \([^()]*\)\Z")
-"""May be left out: `Han River (Korea)`."""
+"""What may be omitted from a name: `Han River (Korea)`."""
 _DRESS = " \t\r\n\"'`*_$\\.“”‘’"
 
 
 class Names:
-    """Look names up as written, or else loosely, where that leaves one node only."""
+    """Looks up names as written, or else loosely if that leaves only one node."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._exact = {_plain(name): number for number, name in enumerate(names)}
@@ -151,5 +151,5 @@ def _drop_accents(name: str) -> str:
 
 
 def _loosen(name: str) -> str:
-    # Not casefold: it makes one name of Schauß and Schauss, who are two authors in GraphArena.
+    # Not casefold: it would merge Schauß and Schauss, two authors in GraphArena.
     return name.strip(_DRESS).lower()

@@ -1,12 +1,12 @@
 """Two problems on a pair of molecules: edit distance (`ged`) and common subgraph (`mcs`).
 
 Payload: `{"A": {"labels": [...], "bonds": [[0, 1], ...]}, "B": ...}`, with `"n"` in place of
-`labels` where atoms are all alike.
+`labels` if all atoms are alike.
 
 Least edit costs are found by branch and bound over pairings. A pairing costs 1 for every atom whose
 label changes and 1 for every bond that is in one graph only. The bound solves an assignment problem
-over the atoms left: the exact cost of a pair against the atoms already paired, and half the
-difference of the bonds that lead to atoms not yet paired.
+over the remaining atoms: a pair costs its exact cost against the atoms already paired, plus half
+the difference in bonds to atoms not yet paired.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,8 @@ def min_edit(a: Molecule, b: Molecule, *, limit: int = NODE_LIMIT) -> Solution:
     ) -> None:
         """Try the partners of the next atom of A.
 
-        `fixed` is twice the cost of each pair so far, `ends` each atom's bonds to atoms left.
+        `fixed` is twice the cost of each pair so far, `ends_a` and `ends_b` count each atom's bonds
+        to unpaired atoms.
         """
         nonlocal best, best_cost, nodes
         nodes += 1
@@ -105,7 +106,7 @@ def min_edit(a: Molecule, b: Molecule, *, limit: int = NODE_LIMIT) -> Solution:
 
 
 def edit_cost(pairing: Sequence[int], a: Molecule, b: Molecule) -> int:
-    """Count the label changes and the bonds in one graph only."""
+    """Count the label changes and the bonds that are in one graph only."""
     cost = sum(a.labels[i] != b.labels[j] for i, j in enumerate(pairing))
     moved = [sum(1 << pairing[k] for k in members(mask)) for mask in a.neighbours]
     ends = sum((mask ^ b.neighbours[j]).bit_count() for mask, j in zip(moved, pairing, strict=True))
@@ -149,7 +150,7 @@ _ELEMENTS = {
     "Br": (1, 1),
     "P": (3, 1),
 }
-"""Bonds an atom can have, and how often it is drawn, of a hundred."""
+"""How many bonds an atom can have, and how often in a hundred it is drawn."""
 
 
 def draw_molecule(rng: Random, size: int) -> tuple[list[str], list[IntPair]]:
@@ -203,7 +204,7 @@ def _ask(pair: Molecules, task: str, form: str, *, has_labels: bool) -> str:
 
 
 def _draw_pair(rng: Random, size: int, *, has_labels: bool) -> Payload:
-    """Draw two molecules of one size, or without labels the second of nearly the same size."""
+    """Draw two molecules of equal size, or of nearly equal size without labels."""
     other = size if has_labels else max(4, size + rng.randint(-1, 1))
     payload: Payload = {}
     for key, count in (("A", size), ("B", other)):
@@ -236,9 +237,9 @@ def _check_same_size(pair: Molecules) -> None:
 def _value_common_subgraph(pair: Molecules, *lists: Nodes) -> GraphValue:
     """Count the atoms of a common subgraph.
 
-    Elements do not count and the atoms need not be connected, as in GraphArena; missing bonds count
-    as much as present ones (an induced subgraph). Each list is a set, as there: the question does
-    not ask which atom of A goes with which of B, so any order is right.
+    As in GraphArena, elements do not count, the atoms need not be connected, and each list is a
+    set: the question does not ask which atom of A matches which of B, so any order is right.
+    Missing bonds count as much as present ones (an induced subgraph).
     """
     for key, molecule, nodes in zip("AB", pair, lists, strict=True):
         outside = [node for node in nodes if node >= len(molecule.labels)]

@@ -1,5 +1,5 @@
-"""Read lists of known names where words stand around them: which ones a line names, and the only
-run of names that a last statement states, or its lines.
+"""Read lists of known names among other words: find the names on a line, and the only run of names
+that a last statement states, on one line or on several.
 
 `The best tour is A → B → A with cost 4.` and `I choose A and B, one of each circle.` are read
 without any brackets.
@@ -32,6 +32,7 @@ _DRESS = "*`\"'$"
 _SIGN = (
     r"->|→|⇒|\\to|\\rightarrow|[,;–—+>-]|(?:, )?(?:and )?(?:then )?back to|, and|and|, then|then"
 )
+"""What may stand between two names of a run: an arrow, a comma, `and`, `then`."""
 _GAP = rf"[{_DRESS}]*\s*(?:(?:{_SIGN})\s+)+[{_DRESS}]*"
 _TIGHT_GAP = rf"[{_DRESS}]*(?:->|→|[,–-])[{_DRESS}]*"
 _ARROW = re.compile(r"->|→|\\to\b|\\rightarrow\b")
@@ -39,15 +40,17 @@ _NAMED_STEP = re.compile(
     r"\\xrightarrow(?:\[[^\[\]]*\])?\{[^{}]*\}"
     r"|(?<=\s)[-–—]{1,2} ?\([\w ]{1,40}\) ?(?:[-–—]{1,2}>?|→)(?=\s)"
 )
-"""A step of a path that says what leads on: `A –(region)– B`."""
+"""A step of a path with its label: `A –(region)– B`."""
 _ORDINAL = "first|second|third|fourth|fifth|sixth|last"
 _ITEM = re.compile(r"[ \t]*(?:[-*•+]|\(?[0-9]{1,3}[.)])[ \t]+")
+"""The bullet or number of a list item."""
 _LABEL = re.compile(
     r"[ \t]*(?:[-*•][ \t]+)?\**(?:(?:[A-Za-z]{1,20} ){0,3}(?:[0-9]{1,3}|[A-Z])"
     rf"|(?i:(?:the )?(?:{_ORDINAL}) [a-z]{{1,20}}))\**:[ \t*]*"
 )
-"""`- Circle 1: `, `Second group: `"""
+"""The label of a line with one name: `- Circle 1: `, `Second group: `."""
 _LEADS = re.compile(r"#[^\n]*|[^\n]*[:：][* ]*|\*\*[^\n]*\*\*")
+"""A line that introduces a list: a heading, a line with a colon, a bold line."""
 _SURE = re.compile(r"\b(?:between|cannot)\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\s\([^()]{1,60}\)")
 _SENTENCE = re.compile(r"(?<!\b[A-Z])[.!]\s+(?=[A-Z*\"'])|\n\s*")
@@ -58,37 +61,38 @@ _STATES = re.compile(
     rf"[\s({{\\{_DRESS}]*\Z",
     re.IGNORECASE,
 )
-"""The words before a run that state it."""
+"""Words before a run that state it."""
 _STATES_ONE = re.compile(
     r"(?:[=⇒∴]|\b(?:only|sole|single|one|just)\b[^.,;:]{0,60}(?::|\b(?:is|are)))"
     rf"[\s{{\\{_DRESS}]*\Z",
     re.IGNORECASE,
 )
-"""The words before a name that state it as all there is."""
+"""Words before a name that state it as the whole answer."""
 _CALLS = re.compile(
     r"\b(?:answer|result|solution|tour|path|route|trip|clique|group|set|cover|taken|chosen|selected"
     r"|picked|representatives|optimum|optimal|best|largest|smallest|shortest)\b[^.,;]{0,40}[:=]"
     rf"[\s({{\\{_DRESS}]*\Z",
     re.IGNORECASE,
 )
-"""The words before a run that call it the answer."""
+"""Words before a run that call it the answer."""
 _CONCLUDES = re.compile(r"\W*(?:so|thus|hence|therefore|finally|overall)\b", re.IGNORECASE)
 _LEAVES_OUT = re.compile(
     r"\b(?:(?:remov|delet|drop|exclud|discard|skip|avoid|reject|eliminat|omit)\w*|left out)\b"
     r"[^.,;]*\Z",
     re.IGNORECASE,
 )
+"""Words before a run that say what is left out of the answer."""
 _AT_WORK = re.compile(
     r"\b(?:candidates?|greed\w+|so far|visited|current\w*|tentative|initial\w*|left|remaining|rest"
     r"|neighbou?r\w*|edges?|degrees?|example|start\w*|steps?)\b",
     re.IGNORECASE,
 )
-"""Words for a list that is a step on the way."""
+"""Words for a list that is an intermediate step."""
 _BEHIND = re.compile(
     rf"[\s{_DRESS}]*(?:(?:(?:all )?(?:are|is|form|make(?: up)?|stand|cover|have all|know)\b)|\Z)",
     re.IGNORECASE,
 )
-"""The words behind a run at the start of a sentence that state it."""
+"""Words that state a run before them, if it starts the sentence."""
 _BEHIND_BOLD = re.compile(r"\*\*[.!]?(?:\s*[–—;:(]|\s-\s|\s*\Z)")
 _OPEN = re.compile(
     any_of(CHOICE, TURN, FALSE, REFERENCE, UNSURE, _ORDINAL)
@@ -97,13 +101,14 @@ _OPEN = re.compile(
     r"|(?<!no )(?<!any )(?<!every )(?<!each )(?<!all )\bothers?\b|[?\[]",
     re.IGNORECASE,
 )
-"""With it what follows an answer is more than a remark."""
+"""If what follows an answer has one of these, it is more than a remark."""
 
 
 def compare_lists_of(names: Sequence[str]) -> Callable[[str, str], bool]:
-    """Make a comparison of two final answers, of which one may say in words what the other lists.
+    """Make a comparison of two final answers, one of which may describe what the other lists.
 
-    Prose above a list in brackets is no other answer where it names nobody, or those in the list.
+    Prose above a list in brackets is not another answer if it names no nodes, or exactly those in
+    the list.
 
     >>> compare_lists_of(["Ann", "Bo", "Cy"])("Bo, and Ann for the rest", "[Ann, Bo]")
     True
@@ -133,16 +138,16 @@ def compare_lists_of(names: Sequence[str]) -> Callable[[str, str], bool]:
 
 
 def _says_numbers_of(prose: str, listed: str) -> bool:
-    """Whether prose holds no list of numbers, or those of a list."""
+    """Whether prose has no list of numbers, or only numbers of the given list."""
     numbers = re.findall("[0-9]+", prose)
     is_prose = len(_LETTERS.findall(prose)) > 2
     return is_prose and (len(numbers) < 2 or {*numbers} <= {*re.findall("[0-9]+", listed)})
 
 
 def find_stated_run(text: str, names: Sequence[str]) -> str | None:
-    """Find the one run of names in the last statement, where nothing is named besides.
+    """Find the only run of names in the last statement, which must name nothing else.
 
-    Remarks may follow it where it is called the answer, or is a line in bold or with arrows.
+    Remarks may follow the run if it is called the answer, or is a bold line or a line with arrows.
 
     >>> find_stated_run("I tried. So the tour is A → B → A (cost 4).", ["A", "B"])
     'A, B, A'
@@ -172,13 +177,13 @@ def find_stated_run(text: str, names: Sequence[str]) -> str | None:
 
 
 def is_only_remark(rest: str) -> bool:
-    """Whether what follows an answer leaves it as it is: `No other path is shorter.`"""
+    """Whether the text after an answer does not change it: `No other path is shorter.`"""
     is_long = len(rest) > _MAX_LINE
     return not is_long and not _OPEN.search(_SURE.sub("", rest)) and find_replacement(rest) is None
 
 
 def _find_in_sentence(sentence: str, name: str, *, is_last: bool) -> str | None:
-    """Find the last run of names in a sentence; one name alone must be all there is."""
+    """Find the last run of names in a sentence; a single name must be the only one."""
     if is_doubtful(_ASIDE.sub("", sentence)) or _NONE.search(_ASIDE.sub("", sentence)):
         return None
     sentence = _ASIDE.sub(lambda one: one[0] if re.search(name, one[0]) else "", sentence)
@@ -215,7 +220,7 @@ def _is_stated(lead: str, run: str, behind: str) -> bool:
 
 
 def _is_called(lead: str, run: str, behind: str) -> bool:
-    """Whether a run that is not at the end is called the answer, or is a line that stands out."""
+    """Whether a run before the end is called the answer, or stands out on its own line."""
     if _ITEM.match(lead) or _LABEL.match(lead) or _AT_WORK.search(lead):
         return False
     is_alone = not (lead + behind).strip(f" .{_DRESS}")
@@ -224,13 +229,13 @@ def _is_called(lead: str, run: str, behind: str) -> bool:
 
 
 def _is_concluded(lead: str, behind: str) -> bool:
-    """Whether a conclusion holds a run in bold: `So we can take **A, B**.`"""
+    """Whether a conclusion has the run in bold: `So we can take **A, B**.`"""
     is_bold = lead.endswith("**") and behind.startswith("**")
     return is_bold and bool(_CONCLUDES.match(lead))
 
 
 def _find_items(text: str, names: Sequence[str]) -> str | None:
-    """List the names of the last lines, each behind a label, or in a list that a line leads to.
+    """List the names of the last lines, each after a label, or in a list that a line introduces.
 
     >>> _find_items("### Clique\\n- Ann\\n- Bo\\n\\nThey know each other.", ["Ann", "Bo"])
     'Ann, Bo'
@@ -258,7 +263,7 @@ def _find_items(text: str, names: Sequence[str]) -> str | None:
 
 
 def _read_item(line: str, names: Sequence[str]) -> str | None:
-    """Read the name that is all of a line in a list, behind its sign or label."""
+    """Read the name that is all of a list item after its bullet or label."""
     sign = _LABEL.match(line) or _ITEM.match(line)
     name = _ASIDE.sub("", line[sign.end() :]).strip(f",; {_DRESS}") if sign else ""
     return next((one for one in (name, name.removesuffix(".")) if one in names), None)

@@ -1,9 +1,9 @@
 """Read the final list of a response, or the final two: names or numbers in square brackets.
 
-The first place of `claimed_lists` that can be read counts; without any list in brackets, names or
-numbers that are all the answer has. Of two molecules the atoms may stand behind their letters, or
-in pairs: `0 → 1`. The thought and the question repeated do not count. Any text is read, in linear
-time.
+The first readable place of `claimed_lists` counts. If there is no list in brackets, names or
+numbers count that are the whole answer. The atoms of two molecules may follow the letters A and B,
+or be given in pairs: `0 → 1`. The thinking part and a repeated question do not count. Any text is
+read, in linear time.
 """
 
 import re
@@ -37,18 +37,22 @@ _NAMED_NUMBERS = re.compile(
     rf"(?: (?:of|for) [^\n:;.,0-9]{{1,40}}?)?(?: in order)?[ *]{{0,4}}(?:is|are)?:[ *]*"
     rf"({_SOME_NUMBER}(?:(?: ?, ?| ){_SOME_NUMBER})+)[ *.]*(?=\n|\Z)"
 )
+"""Named numbers without brackets: `Mapping: 1, 0, 2`."""
 _MAPPING = re.compile(r'\{(?:\s*"?[0-9]{1,4}"?\s*:\s*"?[0-9]{1,4}"?\s*,?)+\s*\}')
-"""`{0: 1, 1: 0}`"""
+"""A mapping as an object: `{0: 1, 1: 0}`."""
 _OTHER_FORM = re.compile(r"\n|\band\b|->|→|\\to\b|\\rightarrow\b|\*\*")
+"""Signs of a list that is not written with commas."""
 _EITHER = re.compile(
     r"\][^\w\[\]]{0,6}(?:or|versus|vs)\b[^\w\[\]]{0,4}(?:[a-z]{1,20}[^\w\[\]]{1,3}){0,4}(?=\[)",
     re.IGNORECASE,
 )
+"""A list that is offered beside another: `] or [`."""
 _IN_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _BOTH = re.compile(r"\b(?:can be|both|each|equally)\b", re.IGNORECASE)
 _EDGES_AT_END = re.compile(
     r"(?<![\w,-])([0-9]{1,5}-[0-9]{1,5}(?:, ?[0-9]{1,5}-[0-9]{1,5})++)[^0-9,;\n]{0,80}\Z"
 )
+"""The edges that end a text: `1-0, 0-3`."""
 _WALKED = re.compile(r", | ?-> ?")
 _DIGIT = re.compile("[0-9]")
 _STYLE = re.compile(r"(?<!\w)\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}(?!\w)")
@@ -63,19 +67,20 @@ _BEHIND_LETTER = re.compile(
     rf"[({{\\]{{0,2}}\s?({_LIST})"
     r"(?![^\n]{0,3}→)"
 )
-"""`**A:** 0, 1, 2`; `From A take {0, 1}`"""
+"""The atoms after a letter: `**A:** 0, 1, 2`, `From A take {0, 1}`."""
 _BEFORE_LETTER = re.compile(
     rf"(?<![\w,.-])(?<![,0-9] )({_LIST})[)}}]? (?:of|in|from) (?:molecule )?([AB])\b"
 )
-"""`0, 1, 2 of A`"""
+"""The atoms before a letter: `0, 1, 2 of A`."""
 _PAIR = re.compile(
     r"(?<![\w→>-])(?:atom )?(?:A[_ ]?)?\(?([0-9]{1,4})\)?(?: of A| in A|_A)?"
     r"\s{0,3}\$?\s{0,3}(?:→|↔|⟷|->|<->|=>|⇒|↦|⇔|\\(?:to|mapsto|leftrightarrow|rightarrow))"
     r"\s{0,3}\$?\s{0,3}(?:atom )?(?:B[_ ]?)?\(?([0-9]{1,4})\)?(?!\w|\s{0,3}(?:→|->|↔|\\to))"
 )
-"""`0 → 1`, `A0 ↔ B1`"""
+"""An atom of A and its partner in B: `0 → 1`, `A0 ↔ B1`."""
 _ONLY_PAIR = re.compile(rf"[\s*•`$-]*{_PAIR.pattern}[\s*`$,;.]*")
 _HEADER = re.compile(r"^\s*\|[^|\n]*\bA\b[^|\n]*\|[^|\n]*\bB\b[^|\n]*\|\s*$", re.MULTILINE)
+"""The header of a table of pairs: `| A | B |`."""
 _ROW = re.compile(r"^\s*\|\s*([0-9]{1,4})\s*\|\s*([0-9]{1,4})\s*\|\s*$")
 _RULE = re.compile(r"[\s|:-]*")
 _CHOICE = re.compile(r"[\s)}]{0,3},? ?(?:or|/)\b")
@@ -85,7 +90,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeListReply:
-    """The lists of an answer as node numbers, the names that are no node, and the text read."""
+    """The lists of an answer as node numbers, the names that are not nodes, and the text read."""
 
     lists: tuple[tuple[int, ...], ...]
     unknown: tuple[str, ...]
@@ -93,9 +98,9 @@ class NodeListReply:
 
 
 def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
-    """Leave out the question repeated and the thought, and keep the end of what follows it.
+    """Remove a repeated question and the thinking part, and keep the end of the rest.
 
-    A line of prose above a list is no other answer where it names none of the names, or the same.
+    Prose above a list is not another answer if it names none of the names, or the same ones.
     """
     if question:
         text = text.replace(question, " ")
@@ -103,9 +108,9 @@ def final_part(text: str, question: str = "", names: Sequence[str] = ()) -> str:
 
 
 def find_other_choice(text: str, *, num_lists: int = 1) -> str | None:
-    """Cut a text behind an answer that is given beside the last one; None without one.
+    """Cut a text after an answer that is given beside the last one; None if there is only one.
 
-    Nothing is left where the last line with any list offers two and does not say that both hold.
+    Nothing is left if the last line with a list offers two and does not say that both hold.
 
     >>> find_other_choice("It is [A] or [B]."), find_other_choice("It can be [A] or [B].")
     ('', 'It can be [A]')
@@ -171,7 +176,7 @@ def read_final_list(text: str) -> NodeListReply | None:
 
 
 def drop_walked_edges(text: str) -> str:
-    """Leave out edges at the end of a text that are the steps of a walk before them.
+    """Drop edges at the end of a text that are the steps of a walk before them.
 
     >>> drop_walked_edges("1,0,3 visits all: 1-0, 0-3.")
     '1,0,3 visits all: '
@@ -222,9 +227,9 @@ def _short_candidates(text: str) -> list[str]:
 
 
 def _read_place(place: AnswerPlace, lookup: Names) -> NodeListReply | None:
-    """Read a list with a known name in it, a list of strangers, or what is stated and no pattern.
+    """Read a list with a known name, a list of unknown names, or a stated list, not a pattern.
 
-    `[A, B, ...]` is a pattern to fill in, and [1] or [note] a remark.
+    `[A, B, ...]` is a pattern to fill in, and [1] or [note] is a remark.
     """
     reply = _read_names(place.text, lookup)
     if reply is None or reply.lists[0]:
@@ -236,7 +241,7 @@ def _read_place(place: AnswerPlace, lookup: Names) -> NodeListReply | None:
 
 
 def _read_numbers_at(place: AnswerPlace) -> NodeListReply | None:
-    """Read a list of numbers; of one number only where it has brackets and no other mark."""
+    """Read a list of numbers; a single number counts only in brackets, without a tag or box."""
     if place.form == "bare" and "," not in place.text:
         return None
     reply = _read_numbers(place.text)
@@ -271,7 +276,7 @@ def _join(replies: Sequence[tuple[int, NodeListReply]]) -> NodeListReply:
 
 
 def _read_names(content: str, lookup: Names) -> NodeListReply | None:
-    """Split a list into names, which may hold commas; None for what only wraps another list.
+    """Split a list into names, which may contain commas; None if it only wraps another list.
 
     Names in another form than a list with commas are read in that form.
     """
@@ -312,7 +317,7 @@ def _split_names(content: str, lookup: Names) -> NodeListReply | None:
 
 
 def read_atom_pairs(text: str) -> list[Pair]:
-    """Read which atom of A goes with which of B, in the last lines; nothing from fewer than two.
+    """Read which atom of A is paired with which of B in the last lines; empty if fewer than two.
 
     >>> read_atom_pairs("So the pairs are 0 → 1, 1 → 0.")
     [(0, 1), (1, 0)]
@@ -344,7 +349,7 @@ def _write_in_arrows(mapping: re.Match[str]) -> str:
 
 
 def read_named_lists(text: str) -> tuple[Sequence[int], Sequence[int]] | None:
-    """Read the atoms of A and those of B behind or before the letters, in the last two lines.
+    """Read the atoms of A and B, after or before the letters, in the last two lines.
 
     >>> read_named_lists("A: 0, 1\\nB: 2, 0")
     ([0, 1], [2, 0])

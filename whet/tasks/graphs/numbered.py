@@ -1,9 +1,9 @@
 """GraphWiz's and NLGraph's questions about numbered graphs: drawn, asked and graded.
 
-GraphWiz asks nine kinds, to be answered after `###`: yes or no, a number, or an order of the nodes.
-NLGraph asks eight: yes or no, a number, or something to show, such as a path, pairs or embeddings;
-its own names `shortest_path` and `GNN` are the kinds `shortest` and `gnn` here. What is shown is
-checked against the graph, so that every right answer counts.
+GraphWiz has nine kinds of questions, whose answers follow `###`: yes or no, a number, or an order
+of the nodes. NLGraph has eight: yes or no, a number, or something to construct, such as a path,
+pairs or embeddings. Its names `shortest_path` and `GNN` are `shortest` and `gnn` here. Constructed
+answers are checked against the graph, so that every right answer counts.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _WIDE = Sizes(levels=SPANS["wide"], easy=(4, 19), hard=(20, 100))
 class NumberedConfig(DrawnConfig):
     name: Literal["graphwiz", "nlgraph"]
     kinds: tuple[str, ...] = ()
-    """Kinds of questions to draw; none named means all."""
+    """Kinds of questions to draw; an empty list means all."""
 
 
 class NumberedKind(NamedTuple):
@@ -34,9 +34,10 @@ class NumberedKind(NamedTuple):
 
 
 class GraphBenchmark(NamedTuple):
-    """Its kinds, how a question is put, and how gold answers are written where not behind ###.
+    """Its kinds, how it asks a question, and the form of gold answers that do not follow `###`.
 
-    In these `{bare}` is the answer without brackets, and `{article}` is `a` for a yes, else `no`.
+    In these forms, `{bare}` is the answer without brackets, and `{article}` is `a` for a yes, else
+    `no`.
     """
 
     kinds: Mapping[str, NumberedKind]
@@ -60,19 +61,19 @@ class NumberedTask(DrawnTask):
             raise ConfigError(f"kinds of {self.name} are {known}; there is no {kind!r}")
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State the parts `correct` and `feasible`: 0 if an answer breaks the rules."""
+        """Grade the answer. Parts: `correct`, and `feasible`, 0 if the answer breaks the rules."""
         prompt = problem.prompt[-1].content if problem.prompt else ""
         question, form = self._parse(problem)
         gold = problem.answer or shorten_solution(form, solve_question(question)[0])
         shown = final_part(text, prompt)
         judgement = compare_with_gold(form, question, gold, shown)
         other = find_other_choice(shown)
-        if other is not None and judgement.is_right:  # of several lists all must be right
+        if other is not None and judgement.is_right:  # all of several lists must be right
             judgement = compare_with_gold(form, question, gold, other)
         return judgement.to_score()
 
     def solve(self, problem: Problem, seed: int) -> str:
-        """Write the answer as the benchmark does; any seed writes the same."""
+        """Write the answer as the benchmark does, the same for every seed."""
         question, form = self._parse(problem)
         answer = problem.answer if form in ("yes_no", "shown", "number") else None
         answer = answer or shorten_solution(form, solve_question(question)[0])
@@ -84,7 +85,7 @@ class NumberedTask(DrawnTask):
         return template.format(answer=answer, bare=bare, article=article)
 
     def draw(self, rng: Random, level: float, size: int) -> Payload | None:
-        """Draw a kind and its own size; paths and flows there are none of are drawn again."""
+        """Draw a kind and a size for it; graphs without a path or flow are drawn again."""
         kind = rng.choice(self.config.kinds or tuple(self._kinds))
         spans = Sizes(levels=SPANS.get(kind, SPANS["wide"]), easy=_WIDE.easy, hard=_WIDE.hard)
         payload = draw_question(rng, kind, spans.at(level))
@@ -108,7 +109,7 @@ class NumberedTask(DrawnTask):
 
 
 def shorten_solution(form: AnswerForm, answer: str) -> str:
-    """Keep of a solution what the form asks: no path where a yes or a weight is enough.
+    """Reduce a solution to the form asked for: no path if a yes or a weight is enough.
 
     >>> shorten_solution("yes_no", "Yes, [1, 0, 2]")
     'Yes'

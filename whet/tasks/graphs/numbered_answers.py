@@ -1,7 +1,7 @@
-"""Judge the answer to a question about a numbered graph, in linear time.
+"""Grade the answer to a question about a numbered graph, in linear time.
 
-Where a path, an order or a matching is asked for, any right one counts. `numbered_readers` reads
-answers.
+If the question asks for a path, an order or a matching, any right one counts. `numbered_readers`
+reads answers.
 """
 
 import re
@@ -35,11 +35,12 @@ AnswerForm = Literal["yes_no", "shown", "number", "order", "path", "tour", "pair
 _OF_NODES = re.compile(r"from node ([0-9]{1,5}) to node ([0-9]{1,5}) is\b", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*```[a-z]*[ \t]*$", re.MULTILINE)
 _CLOSING_SIGNS = re.compile(r"(?m)(?<=\S)[ \t]*#+[ \t]*$")
+"""Closing signs of a Markdown heading."""
 _QUOTES = dict.fromkeys(map(ord, '"“”`'))
 
 
 def compare_with_gold(form: AnswerForm, question: GraphQuestion, gold: str, text: str) -> Judgement:
-    """Compare a response with the gold answer, or with the graph where several are right."""
+    """Compare a response with the gold answer, or with the graph if several answers are right."""
     plain = strip_text_commands(cut_remarks(text)).translate(_QUOTES)
     plain = _FENCE.sub("", plain.replace("**", "").replace("__", ""))
     return _JUDGES[form](question, gold, _CLOSING_SIGNS.sub("", plain))
@@ -60,7 +61,7 @@ def _read_words(question: GraphQuestion, text: str) -> str | None:
 
 
 def _judge_yes_no_and_walk(question: GraphQuestion, gold: str, text: str) -> Judgement:
-    """Judge a yes or no; a path shown with a yes must be one of this graph."""
+    """Grade a yes or no; a path shown with a yes must exist in this graph."""
     judgement = _judge_yes_no(question, gold, text)
     walk = read_shown_walk(text)
     if judgement.answer == "yes" and walk is not None and not _is_walk(question, walk):
@@ -116,7 +117,7 @@ def _judge_path(question: GraphQuestion, gold: str, text: str) -> Judgement:
 
 
 def _judge_tour(question: GraphQuestion, gold: str, text: str) -> Judgement:
-    """Judge a path through every node if there is one; otherwise a no."""
+    """Grade a path through every node if there is one; otherwise a no."""
     if read_yes_no(gold) == "no":
         return _judge_yes_no(question, gold, text)
     path = read_walk(text)
@@ -163,7 +164,7 @@ def _judge_rows(question: GraphQuestion, gold: str, text: str) -> Judgement:
 
 
 def _is_walk(question: GraphQuestion, nodes: Sequence[int]) -> bool:
-    """Tell whether every step is along an edge, in either direction."""
+    """Whether every step is along an edge, in either direction."""
     joined = {frozenset(pair) for pair in question.pairs}
     return all(frozenset(step) in joined for step in pairwise(nodes))
 

@@ -1,10 +1,9 @@
 """Read the answer to a question about a numbered graph, in linear time.
 
-Where a text answers two things at once nothing is read. What follows the last `###`, or is in the
-last box or answer tag, comes first, then what a sentence states, and only then the last line.
-`read_statement` reads a yes or no that the last sentence says in words of the question: `hence it
-has no cycle`. A sentence that doubts, supposes or defines says neither, nor does one that says
-both, or speaks of other nodes than those asked about.
+If a text gives two answers, nothing is read. The text after the last `###`, or in the last box or
+answer tag, comes first, then what a sentence states, and then the last line. `read_statement` reads
+a yes or no that the last sentence gives in words of the question: `hence it has no cycle`. A
+sentence that doubts, supposes, defines, says both, or mentions other nodes gives no answer.
 """
 
 import re
@@ -44,7 +43,7 @@ _CONDITION = re.compile(
     r"(?i)(?:[^\n]*[.!] )?(?:if|unless|(?:we |i |let us )?(?:suppose|assum\w+))\b"
     r"(?![^\n]*\b(?:so|thus|hence|therefore)\b)"
 )
-"""How a line starts that only supposes what it says."""
+"""The start of a line that only supposes what it says."""
 _NUMBER = re.compile(r"(?<![\w.])-?[0-9]{1,12}(?:\.[0-9]{1,6})?(?!\.?\w)")
 _STATED_NUMBER = re.compile(
     rf"(?i)(?:\b(?:is|are|be|of|equals|weighs|costs|totals)\b(?: (?:{LEADING})\b)*|[=:]"
@@ -102,7 +101,7 @@ _OPEN = re.compile(
     r"|suppose|assum\w+|to (?:find|see|check|tell|decide|determine)|let\b|recall|note that an?)\b"
     r"|\bgraphs\b|\b(?:we|i|us) (?:assume|suppose)\b|\?"
 )
-"""With it a sentence answers nothing."""
+"""A sentence with one of these answers nothing."""
 _UNSURE = re.compile(
     rf"(?i){any_of(CHOICE, TURN, FALSE, SUPPOSED)}"
     r"|\b(?:probably|likely|might|may|could|if|unless|unsure|unclear|think|guess|but|except|almost"
@@ -265,7 +264,8 @@ def read_statement(kind: str, pair: tuple[int, int] | None, text: str) -> str | 
 
 
 def _closing_parts(text: str) -> Iterator[str]:
-    """Cut out what follows the last `###`, the last box and the last answer tag, where short."""
+    """Yield what follows the last `###`, the last box and the last answer tag, if they are
+    short."""
     box = last_box(text)
     parts = [box] if box else []
     if (tag := text.rfind("<answer>")) >= 0:
@@ -283,7 +283,7 @@ def _closing_parts(text: str) -> Iterator[str]:
 
 
 def is_claimed(text: str, start: int, end: int) -> bool:
-    """Tell whether neither an answer is denied nor the statement it closes: `not the flow 3`."""
+    """Whether an answer and the statement that it ends are not denied, unlike `not the flow 3`."""
     weight = _PATH_WEIGHT.match(text, end)
     end = weight.end() if weight else end
     start = _strip_signs(text, start)
@@ -293,7 +293,7 @@ def is_claimed(text: str, start: int, end: int) -> bool:
 
 
 def _strip_signs(text: str, start: int) -> int:
-    """Find where the words before an answer end: `it is not ### [3, 4]`."""
+    """Find the end of the words before an answer: `it is not ### [3, 4]`."""
     return max(start - 16, 0) + len(text[max(start - 16, 0) : start].rstrip("#[( "))
 
 
@@ -307,7 +307,7 @@ def _leading_word(line: str) -> str | None:
 
 
 def _concluding_word(line: str) -> str | None:
-    """Read the yes or no that the last sentence of a line starts with, if the others say none."""
+    """Read the yes or no that starts a line's last sentence, if the line does not say both."""
     sentence = _SENTENCE.split(line[-2 * _SHORT :])[-1]
     if len(sentence) == len(line) or _is_contradictory(line) or _TURN.search(sentence):
         return None
@@ -315,7 +315,7 @@ def _concluding_word(line: str) -> str | None:
 
 
 def _is_contradictory(line: str) -> bool:
-    """Tell whether a yes and a no are both given as answers, unlike in `yes, there is no cycle`."""
+    """Whether a yes and a no are both given as answers, unlike in `yes, there is no cycle`."""
     return len({word.lower() for word in _BARE_YES_NO.findall(line[:_SHORT])}) > 1
 
 
@@ -396,5 +396,5 @@ _PAIRED = ("connectivity",)
 
 
 def _cut_behind(sentence: str, pattern: re.Pattern[str]) -> str:
-    """Leave out what a pattern matches and the rest of its clause."""
+    """Remove what a pattern matches and the rest of its clause."""
     return re.sub(rf"(?i)(?:{pattern.pattern})[^,.;:]*", " ", sentence)

@@ -21,7 +21,7 @@ NODE_LIMIT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """The best solution known, as lists of node numbers; `is_proven` where nothing is better."""
+    """The best known solution, as lists of node numbers; `is_proven` if it is optimal."""
 
     lists: tuple[tuple[int, ...], ...]
     value: float
@@ -30,7 +30,7 @@ class Solution:
 
 
 def members(mask: int) -> tuple[int, ...]:
-    """List the bits of a set in rising order.
+    """List the bits of a set in ascending order.
 
     >>> members(0b1101)
     (0, 2, 3)
@@ -44,7 +44,7 @@ def members(mask: int) -> tuple[int, ...]:
 
 
 def bitsets(n: int, edges: Sequence[Edge]) -> tuple[int, ...]:
-    """Give every node the set of its neighbours; a node is not its own neighbour."""
+    """Build the set of neighbours of every node; a node is not its own neighbour."""
     masks = [0] * n
     for a, b in edges:
         if a != b:
@@ -93,7 +93,7 @@ def shortest_path(neighbours: Sequence[int], start: int, end: int) -> Solution |
 
 
 def components(neighbours: Sequence[int]) -> list[int]:
-    """List the connected components as bitsets, by their lowest node."""
+    """List the connected components as bitsets, ordered by their lowest node."""
     left = (1 << len(neighbours)) - 1
     parts = []
     while left:
@@ -114,7 +114,7 @@ def diameter(neighbours: Sequence[int]) -> Solution:
 def hamiltonian_path(
     neighbours: Sequence[int], *, limit: int = 200_000
 ) -> tuple[list[int] | None, int]:
-    """Find a path through every node, or None; also count the states, `limit` where it gave up.
+    """Find a path through every node, or None; also count the states, up to `limit` if it gave up.
 
     >>> hamiltonian_path([0b110, 0b001, 0b001])
     ([1, 0, 2], 3)
@@ -144,7 +144,8 @@ def hamiltonian_path(
 
 
 def _ways_on(neighbours: Sequence[int], node: int, seen: int) -> list[int]:
-    """List where to go from a node, the one with the fewest ways on last, to be taken first."""
+    """List the next nodes from a node; the one with the fewest continuations is last, to be taken
+    first."""
     ways = members(neighbours[node] & ~seen)
     return sorted(ways, key=lambda other: -(neighbours[other] & ~seen).bit_count())
 
@@ -152,7 +153,7 @@ def _ways_on(neighbours: Sequence[int], node: int, seen: int) -> list[int]:
 def lightest_path(
     edges: Sequence[tuple[int, int, int]], start: int, end: int
 ) -> tuple[int, list[int]] | None:
-    """Find a path of least weight, both ways along edges (Dijkstra); None if there is none."""
+    """Find a path of least weight in an undirected graph (Dijkstra); None if there is none."""
     around: dict[int, list[Edge]] = defaultdict(list)
     for a, b, weight in edges:
         around[a].append((b, weight))
@@ -178,7 +179,7 @@ def lightest_path(
 
 
 def max_matching(wishes: Sequence[Edge]) -> dict[int, int]:
-    """Give as many left nodes as possible their own right node (augmenting paths)."""
+    """Match as many left nodes as possible to right nodes of their own (augmenting paths)."""
     around: dict[int, list[int]] = defaultdict(list)
     for a, b in wishes:
         around[a].append(b)
@@ -206,7 +207,7 @@ def max_matching(wishes: Sequence[Edge]) -> dict[int, int]:
 
 
 MAX_CITIES = 20
-"""Above this the table (80 MB at 20 cities) is too large: a tour is improved by swaps, unproven."""
+"""With more cities, the table (80 MB at 20) is too large: a tour is improved by swaps, unproven."""
 
 _CACHED_CITIES = 14
 
@@ -267,7 +268,7 @@ _layer = lru_cache(256)(_make_layer)
 
 
 def _swap(distances: Sequence[Sequence[float]]) -> list[int]:
-    """Go to the nearest city each time, then reverse stretches while that shortens the tour."""
+    """Build a tour by nearest neighbours, then reverse segments while that shortens it."""
     left = set(range(1, len(distances)))
     tour = [0]
     while left:

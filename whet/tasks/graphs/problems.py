@@ -1,7 +1,7 @@
-"""Eight problems on graphs with names: how each is drawn, asked, solved, read and valued.
+"""Eight problems on graphs with names: how to draw, ask, solve, read and value each.
 
 Friendships: `mis`, `mvc`, `connected`. Co-authors: `mcp`, `neighbor`. Entities and their relations:
-`distance`, `diameter`. Airports: `tsp`. Those on two molecules are in `molecules`.
+`distance`, `diameter`. Airports: `tsp`. The two problems on molecules are in `molecules`.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Goal = Literal["max", "min"]
 Nodes = tuple[int, ...]
 GraphValue = float | str
-"""What an answer is worth, or in one line why it is none."""
+"""The value of an answer, or one line that says why it has none."""
 ValueOf = Callable[[Graph, Nodes], GraphValue]
 Given = Mapping[str, Json]
 """The payload of a problem, drawn or from a file."""
@@ -46,7 +46,7 @@ CLOSING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphProblem(Generic[T]):
-    """What makes a graph problem; its payload is parsed once for all functions but `draw`."""
+    """The functions and facts of a graph problem; all but `draw` take the parsed payload."""
 
     goal: Goal
     sizes: Sizes
@@ -61,9 +61,9 @@ class GraphProblem(Generic[T]):
     """Solve to the optimum, or to the node limit."""
     read: Callable[[T, str], NodeListReply | None]
     write: Callable[[T, Solution], str]
-    """Write a solution as answers are written."""
+    """Write a solution in the form of an answer."""
     value: Callable[..., GraphValue]
-    """Value the lists of an answer, which follow the parsed payload."""
+    """Compute the value of an answer's lists, which follow the parsed payload."""
 
 
 _on_graph = partial(
@@ -112,7 +112,7 @@ def _fill_pair(task: str, graph: Graph) -> str:
 
 
 def _value_each(is_wrong: Callable[[Graph, int, int], object], fault: str) -> ValueOf:
-    """Count the nodes of a list unless one of them is wrong beside the others, a bitset."""
+    """Count the nodes of a list, unless one is wrong given the group, a bitset of all of them."""
 
     def value(graph: Graph, nodes: Nodes) -> GraphValue:
         group = _mask(nodes)
@@ -254,7 +254,7 @@ def _repetition(graph: Graph, nodes: Nodes) -> str | None:
 
 
 def _break_in_path(graph: Graph, nodes: Nodes) -> str | None:
-    """Say where a list is no path: a node again, or two in a row that are not joined."""
+    """Explain why a list is not a path: a repeated node, or neighbours that are not joined."""
     for a, b in pairwise(nodes):
         if not graph.neighbours[a] >> b & 1:
             return f"{graph.names[a]} and {graph.names[b]} are not joined"

@@ -1,10 +1,10 @@
-"""Questions about numbered graphs, as GraphWiz and NLGraph ask them: payload, answers, draws,
-and what is stated of a response to one.
+"""Questions about numbered graphs, as GraphWiz and NLGraph ask them: payloads, answers, draws, and
+the grade of a response.
 
-Payload: `{"kind": ..., "nodes": n, "edges": [[a, b], ...]}`, edges with a third number where they
-have a weight or a capacity. Beside it, by kind: `"pair": [a, b]` (connectivity, shortest, flow),
+Payload: `{"kind": ..., "nodes": n, "edges": [[a, b], ...]}`. An edge has a third number if it has a
+weight or a capacity. Further fields by kind: `"pair": [a, b]` (connectivity, shortest, flow),
 `"weights"` of nodes (triplet), `"pattern": {"nodes", "edges"}` (substructure), `"embeddings"` and
-`"layers"` (gnn). In a matching `"nodes"` counts the applicants, `"jobs"` the jobs, and edges are
+`"layers"` (gnn). In a matching, `"nodes"` counts the applicants, `"jobs"` the jobs, and edges are
 wishes.
 """
 
@@ -38,12 +38,12 @@ SPANS: dict[str, tuple[IntPair, IntPair, IntPair, IntPair, IntPair]] = {
     "matching": ((4, 6), (7, 9), (10, 13), (14, 17), (18, 22)),
     "gnn": ((4, 5), (6, 7), (8, 9), (10, 11), (12, 14)),
 }
-"""Nodes by fifth of the level; kinds not named here are wide."""
+"""Numbers of nodes for each fifth of the level; kinds that are not listed are "wide"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphQuestion:
-    """A payload as a type; what a kind has no use for is empty or 0."""
+    """A parsed payload; fields that a kind does not use are empty or 0."""
 
     kind: str
     n: int
@@ -92,15 +92,11 @@ class GraphQuestion:
 
 
 def solve_question(question: GraphQuestion) -> tuple[str, int]:
-    """Answer a question, and count the states, or the nodes and edges, visited.
-
-    An answer is Yes or No; a number; a list of nodes; a list with its weight (shortest); or one
-    line per pair or node (matching, gnn).
-    """
+    """Answer a question, and count the search states, or the nodes and edges."""
     if question.kind == "hamilton":
         path, visited = hamiltonian_path(bitsets(question.n, question.pairs))
         return (f"Yes, {path}" if path else "No"), visited
-    # Imported here: it takes a sixth of a second, for these answers alone.
+    # Imported here because it takes a sixth of a second, and only these answers need it.
     import networkx as nx  # noqa: PLC0415
 
     directed = nx.DiGraph(question.pairs)
@@ -157,7 +153,7 @@ def best_triplet(question: GraphQuestion) -> int:
 
 
 def convolve(question: GraphQuestion) -> list[tuple[int, int]]:
-    """Replace every embedding by the sum of its neighbours', once per layer."""
+    """Replace every embedding with the sum of its neighbours', once per layer."""
     around = bitsets(question.n, question.pairs)
     rows = list(question.embeddings)
     for _ in range(question.layers):
@@ -167,7 +163,7 @@ def convolve(question: GraphQuestion) -> list[tuple[int, int]]:
 
 
 def draw_question(rng: Random, kind: str, size: int) -> Payload:
-    """Draw a question about a graph of this size, yes and no about equally often."""
+    """Draw a question about a graph of this size, with yes and no about equally likely."""
     if kind in ("connectivity", "shortest", "flow"):
         return {"kind": kind, "nodes": size, **_draw_between_two(rng, kind, size)}
     if kind == "substructure":
@@ -192,7 +188,7 @@ def _draw_between_two(rng: Random, kind: str, size: int) -> Payload:
     edges = _draw_forest(rng, size, extra=rng.randint(0, size // 2) if kind != "flow" else 2 * size)
     pair: list[Json] = [*rng.sample(range(size), 2)]
     if kind == "connectivity":
-        # Leave out edges of most graphs, so that about half of the pairs are not connected.
+        # Drop edges of most graphs, so that about half of the pairs are not connected.
         if rng.random() < 0.7:
             edges = [edge for edge in edges if rng.random() < 0.6]
         return {"edges": _to_rows(edges), "pair": pair}
@@ -202,7 +198,8 @@ def _draw_between_two(rng: Random, kind: str, size: int) -> Payload:
 
 
 def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[IntPair]:
-    """Draw a tree less one edge, and up to two random ones; with `extra`, all of it and as many."""
+    """Draw a tree minus one edge plus up to two random edges; with `extra`, the whole tree plus
+    that many."""
     order = rng.sample(range(size), size)
     edges = {_order_ends(order[rng.randrange(k)], order[k]) for k in range(1, size)}
     if extra is None:
@@ -214,7 +211,7 @@ def _draw_forest(rng: Random, size: int, *, extra: int | None = None) -> list[In
 
 
 def _draw_two_sides(rng: Random, size: int) -> list[IntPair]:
-    """Draw edges between two sides; half of the time one edge within a side too."""
+    """Draw edges between two sides, and half of the time one edge within a side."""
     order = rng.sample(range(size), size)
     pairs = [(k - 1 - 2 * rng.randrange((k + 1) // 2), k) for k in range(1, size)]
     for _ in range(size // 3):
@@ -234,7 +231,7 @@ def _draw_forward(rng: Random, size: int) -> list[IntPair]:
 
 
 def _draw_loose(rng: Random, size: int) -> list[IntPair]:
-    """Draw edges at random, 1.1 to 2 per node, where there is room for them."""
+    """Draw random edges, 1.1 to 2 per node if there are that many."""
     wanted = min(int(size * rng.uniform(1.1, 2.0)), size * (size - 1) // 2)
     edges: set[IntPair] = set()
     while len(edges) < wanted:
@@ -303,7 +300,7 @@ def _two(row: tuple[int, ...]) -> tuple[int, int]:
 
 
 class Judgement(NamedTuple):
-    """What a response answers, whether that keeps the rules, whether it is right, and why."""
+    """The answer read, whether it is feasible, whether it is right, and why."""
 
     answer: str | None
     note: str

@@ -1,8 +1,7 @@
 """Draw graphs: friendships, co-authors, flights, facts about entities.
 
-Shapes follow what such networks look like, not any published file: friends of friends become
-friends, authors of a paper all know each other, places hang from few hubs, molecules are trees with
-some rings.
+The graphs resemble such networks but copy no published data: friends of friends become friends, the
+authors of a paper all know each other, and a few hubs have many neighbours.
 """
 
 from itertools import combinations
@@ -18,7 +17,7 @@ _EARTH_KM = 6371.0
 
 
 def friends(rng: Random, size: int, *, components: int = 1) -> Payload:
-    """Draw a social network: everyone meets someone from before, then friends of friends."""
+    """Draw a social network: everyone meets someone already in it, then friends of friends."""
     edges: set[IntPair] = set()
     starts = {0, *rng.sample(range(1, size), components - 1)}
     groups: list[list[int]] = []
@@ -37,7 +36,7 @@ def friends(rng: Random, size: int, *, components: int = 1) -> Payload:
 
 
 def authors(rng: Random, size: int, *, density: float = 0.0) -> Payload:
-    """Draw a co-author network: papers of up to five authors, one of whom has written before.
+    """Draw a co-author network: papers of up to five authors, one of whom already has a paper.
 
     Random pairs are added up to the density, so that cliques are hard to tell from chance.
     """
@@ -68,7 +67,7 @@ def flights(rng: Random, size: int) -> Payload:
 
 
 def facts(rng: Random, size: int) -> Payload:
-    """Draw a connected graph of entities, with hubs and chains, and a relation on every edge."""
+    """Draw a connected graph of entities with hubs and chains, and a relation on every edge."""
     edges: set[IntPair] = set()
     hubs = rng.uniform(0.0, 0.8)
     for node in range(1, size):
@@ -85,7 +84,7 @@ def facts(rng: Random, size: int) -> Payload:
 
 
 def people(rng: Random, count: int, *, has_initials: bool = False) -> list[str]:
-    """Draw different names; with initials some are like `Ida M. Vogel`."""
+    """Draw different names; with initials, some are like `Ida M. Vogel`."""
     names: dict[str, None] = {}
     while len(names) < count:
         initial = ""
@@ -123,7 +122,7 @@ def _to_payload(rng: Random, names: list[str], edges: set[IntPair]) -> Payload:
 
 
 def _shuffle_edges(rng: Random, names: list[str], edges: set[IntPair]) -> list[tuple[str, str]]:
-    """Give the nodes names in a random order, so that the order says nothing; list the edges."""
+    """Name the nodes in random order, so that the order has no meaning, and list the edges."""
     order = list(range(len(names)))
     rng.shuffle(order)
     pairs = sorted((min(order[a], order[b]), max(order[a], order[b])) for a, b in edges)
@@ -180,7 +179,7 @@ _AIRPORTS = {
     code: (float(latitude), float(longitude))
     for code, latitude, longitude in map(str.split, _COORDINATES.split(";"))
 }
-"""Codes, each with its latitude and longitude in degrees."""
+"""Airport codes with latitude and longitude in degrees."""
 _ENTITY_NAMES = """
     Lisbon;Portugal;Tagus;Alfama;Jazz;Fado;Guitar;Piano;Vienna;Austria;Danube;Waltz;Budapest;
     Hungary;Lake Balaton;Eger;Paprika;Engineer;Architect;Novelist;Poet;Physicist;

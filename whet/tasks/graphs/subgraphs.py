@@ -1,10 +1,10 @@
 """Largest cliques, common induced subgraphs and isomorphism, each search bounded.
 
 Cliques are found by branch and bound over bitsets, bounded by greedy colouring (Tomita and Seki
-2003). Independent sets are cliques of the complement; vertex covers are what an independent set
-leaves out. Common subgraphs and isomorphism refine partitions (McSplit: McCreesh, Prosser, Trimble
-2017): a search state is a list of classes, nodes of A and of B that are joined to the pairs chosen
-so far in the same way.
+2003). Independent sets are cliques of the complement; a vertex cover is the complement of an
+independent set. Common subgraphs and isomorphism refine partitions (McSplit: McCreesh, Prosser,
+Trimble 2017): a search state is a list of classes, each with the nodes of A and of B that are
+joined to the chosen pairs in the same way.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def max_clique(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solutio
 
 
 def max_independent_set(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
-    """Find a largest set of nodes of which no two are joined."""
+    """Find a largest set of nodes, no two of which are joined."""
     everyone = (1 << len(neighbours)) - 1
     complement = [everyone & ~mask & ~(1 << node) for node, mask in enumerate(neighbours)]
     return max_clique(complement, limit=limit)
@@ -58,7 +58,8 @@ def min_vertex_cover(neighbours: Sequence[int], *, limit: int = NODE_LIMIT) -> S
 
 
 def _colour_greedily(neighbours: Sequence[int], candidates: int) -> tuple[list[int], list[int]]:
-    """Colour so that neighbours differ: a clique has at most as many nodes as its last colour."""
+    """Colour so that neighbours differ: a clique has at most as many nodes as its last node's
+    colour."""
     order = []
     colours = []
     colour = 0
@@ -79,7 +80,7 @@ Classes = list[tuple[int, int]]
 
 
 def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE_LIMIT) -> Solution:
-    """Find a largest pairing of nodes of A with nodes of B that keeps both edges and non-edges.
+    """Find a largest pairing of nodes of A and B that preserves both edges and non-edges.
 
     >>> path, star = [0b0010, 0b0101, 0b1010, 0b0100], [0b0010, 0b1101, 0b0010, 0b0010]
     >>> max_common_subgraph(path, star).value
@@ -120,7 +121,7 @@ def max_common_subgraph(a: Sequence[int], b: Sequence[int], *, limit: int = NODE
 def are_isomorphic(
     a: Sequence[int], b: Sequence[int], *, limit: int = 10 * NODE_LIMIT
 ) -> bool | None:
-    """Tell whether two graphs differ only in numbering; None if the search reaches its limit."""
+    """Whether two graphs differ only in numbering; None if the search reaches its limit."""
     if len(a) != len(b):
         return False
     nodes = 0
@@ -143,7 +144,7 @@ def are_isomorphic(
 
 
 def induce(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
-    """Cut out some nodes and the edges among them, numbered in the order given."""
+    """Return the subgraph induced by some nodes, numbered in the given order."""
     return [
         sum(1 << k for k, other in enumerate(nodes) if neighbours[node] >> other & 1)
         for node in nodes
@@ -153,7 +154,7 @@ def induce(neighbours: Sequence[int], nodes: Sequence[int]) -> list[int]:
 def _split(
     classes: Classes, a: Sequence[int], b: Sequence[int], pair: Edge, *, is_strict: bool = False
 ) -> Classes:
-    """Split every class by who is joined to a new pair; if strict, keep misfits with one side."""
+    """Split classes by adjacency to a new pair; if strict, keep classes with only one side."""
     node, partner = pair
     joined_a = a[node]
     joined_b = b[partner]

@@ -1,6 +1,6 @@
-"""Graph tasks with a best answer: how problems are drawn, graded and solved.
+"""Graph tasks with an optimal answer: how problems are drawn, graded and solved.
 
-What differs between the problems is a record of functions in `problems` and `molecules`.
+Each problem is a record of functions in `problems` or `molecules`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from whet.tasks.graphs.sources import Payload
 from whet.types import Json, Message, Problem, Score, Split, Verdict, content_id
 
 NO_VALUE = -1.0
-"""The part `value` of an answer that is not feasible, or not there."""
+"""The part `value` of an answer that is missing or not feasible."""
 _MAX_CHOICES = 16
 _PROBLEMS = GRAPH_PROBLEMS | MOLECULE_PROBLEMS
 
@@ -35,11 +35,11 @@ class DrawnConfig(Config):
     count: int = Field(default=1000, ge=1)
     """Problems in each split."""
     level: tuple[float, float] | None = None
-    """Lowest and highest level asked; none asks all, from 0 to 1."""
+    """Lowest and highest level; none means all, from 0 to 1."""
     sizes: Literal["levels", "easy", "hard"] = "levels"
-    """Five spans of sizes by level, or one of GraphArena's two."""
+    """Five ranges of sizes by level, or one of GraphArena's two."""
     seed: int = 0
-    """Another seed gives other problems; the split of a problem stays what it is."""
+    """Another seed gives other problems; the split of a problem does not depend on it."""
 
 
 class GraphConfig(DrawnConfig):
@@ -49,7 +49,7 @@ class GraphConfig(DrawnConfig):
 
 
 class DrawnTask(Task):
-    """A task that draws payloads from seeded streams, each of a known level."""
+    """A task that draws payloads from seeded streams, each with a known level."""
 
     config: DrawnConfig
     sizes: Sizes
@@ -59,11 +59,11 @@ class DrawnTask(Task):
         raise NotImplementedError
 
     def answer(self, payload: Payload) -> tuple[str, str, Payload]:
-        """Write the question and the answer of a payload, with facts about the solution."""
+        """Write the question and answer for a payload, with facts about the solution."""
         raise NotImplementedError
 
     def problems(self, split: Split) -> Iterator[Problem]:
-        """Draw the problems whose content hashes to a split, whatever the seed."""
+        """Draw the problems whose content hashes to a split, for any seed."""
         check_split(split)
         seen: set[str] = set()
         for index in count():
@@ -78,7 +78,8 @@ class DrawnTask(Task):
     def generate(
         self, seed: int, level: float | None = None, split: Split | None = None
     ) -> Problem:
-        """Draw one problem, the same for the same arguments; with a split, until one is in it."""
+        """Draw one problem, the same for the same arguments; with a split, draw until one belongs
+        to it."""
         if split is not None:
             check_split(split)
         problem = self._make(*self._draw(derive(seed, self.name, "generate"), level))
@@ -89,7 +90,7 @@ class DrawnTask(Task):
         return problem
 
     def _make(self, payload: Payload, level: float) -> Problem:
-        """Make a problem named by its payload, the facts about the solution left out."""
+        """Make a problem whose id is the hash of its payload, without facts about the solution."""
         id = content_id(self.name, payload)
         prompt, answer, facts = self.answer(payload)
         full = {**payload, **facts}
@@ -157,7 +158,7 @@ class GraphTask(DrawnTask):
             other = find_other_choice(shown, num_lists=self.problem.num_lists)
             if other is None or score.verdict is not Verdict.CORRECT:
                 break
-            # Of several lists all must be right.
+            # If there are several lists, all must be right.
             shown = other
             score = self._score_list(problem, shown)
         return score
@@ -224,7 +225,7 @@ class GraphTask(DrawnTask):
 
 
 def quality(value: float, optimum: float, goal: Goal) -> float:
-    """Compare a value with the optimum, from 0 to 1; where the least cost is 0, add one to both.
+    """Compare a value with the optimum, from 0 to 1; if the least cost is 0, add one to both.
 
     >>> quality(4, 2, "min"), quality(1, 4, "max"), quality(3, 0, "min"), quality(9, 4, "max")
     (0.5, 0.25, 0.25, 1.0)

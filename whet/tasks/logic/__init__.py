@@ -1,1 +1,1 @@
-"""Puzzles with one solution, proved by search: one task per file."""
+"""Puzzles with a single solution, proved by search: one task per file."""

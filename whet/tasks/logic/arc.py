@@ -1,10 +1,10 @@
 """Grid puzzles in the manner of ARC: infer the rule from a few pairs of grids and apply it.
 
-answer   JSON text of the output grid, rows of whole numbers
-payload  {"pairs": [[input, output], ...], "input": grid}, for reading only
+answer JSON text of the output grid, rows of whole numbers payload {"pairs": [[input, output], ...],
+"input": grid}, for reading only
 
-A generated rule is one to three of a dozen moves in a row. Every rule of as many moves that fits
-the pairs gives the same output, which is proved by trying them all.
+A generated rule is a sequence of one to three of a dozen moves. All rules of that length that fit
+the pairs give the same output, which is proved by trying them all.
 """
 
 import json
@@ -31,12 +31,14 @@ _ROW = re.compile(
     r"\s*(?:\*{0,2}row [0-9]{1,2}\*{0,2}:?\*{0,2})?\s*[\[|]?((?:[0-9]|[ \t,|])+)[\]|]?,?\s*",
     re.IGNORECASE,
 )
-"""A row of numbers in a line of its own, perhaps named: `Row 1: [0, 7]`."""
+"""A row of numbers on its own line, perhaps with a label: `Row 1: [0, 7]`."""
 _MATRIX = re.compile(r"\$*\\begin\{[bpv]?matrix\}([0-9&\\\s]+)\\end\{[bpv]?matrix\}\$*")
 _ROW_GAP = re.compile(r"\][,;]?\s+(?:and\s+)?\[")
+"""The gap between rows that have no outer brackets: `[0, 1], [2, 3]`."""
 _TUPLES = re.compile(r"\((?:\s*+\([0-9,\s]++\),?)++\s*\)")
 _TO_LISTS = str.maketrans("()", "[]")
 _OF_INPUT = re.compile(r"\binput\b(?![^\n]*\boutput\b)[^\n\[]{0,40}\[\[[^\n]*\Z", re.IGNORECASE)
+"""A last line that calls its grid an input."""
 _INPUT = re.compile(r"\binput\b(?!.*\boutput\b)[^.]*\Z", re.IGNORECASE)
 _MAX_END = 1 << 12
 _ASK = (
@@ -89,7 +91,7 @@ class Arc(GeneratedTask):
 
 
 def grid_of(text: str) -> Grid | None:
-    """Read a list of rows, or rows of numbers on separate lines; None if it is no grid."""
+    """Read a list of rows, or rows of numbers on separate lines; None if it is not a grid."""
     text = _HEADING.sub("", text, count=1) if _HEADING.match(text) else text
     if text.startswith("[") and _ROW_GAP.search(text) and text[1:].lstrip()[:1] != "[":
         text = f"[{_ROW_GAP.sub('], [', text)}]"
@@ -113,7 +115,7 @@ def grid_of(text: str) -> Grid | None:
 
 
 def _keep_last_rows(text: str) -> str:
-    """Write rows in the last lines of a text, or a matrix, as a grid; leave other texts as is."""
+    """Rewrite the rows of numbers that end a text, or a matrix, as an answer; keep other texts."""
     if "<answer>" in text or "boxed" in text or "```" in text:
         return text
     end = text[-_MAX_END:].rstrip()
@@ -138,10 +140,8 @@ def _keep_last_rows(text: str) -> str:
 
 
 def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> bool:
-    """Prove that the pairs leave one output for the last input, and that fewer moves do not fit.
-
-    False also where the last input is empty or stays as it is.
-    """
+    """Prove that the pairs determine the last output, and that fewer moves do not fit. False also
+    if the last input is empty or unchanged."""
     if inputs[-1] == outputs[-1] or not any(map(any, inputs[-1])):
         return False
     shown = tuple(outputs[:-1])
@@ -153,7 +153,7 @@ def is_settled(inputs: Sequence[Grid], outputs: Sequence[Grid], depth: int) -> b
 
 
 def results(grids: Sequence[Grid], depth: int) -> set[tuple[Grid, ...]]:
-    """List what up to `depth` moves in a row make of the grids, the same moves on all of them."""
+    """List the results of applying up to `depth` moves, the same ones to all grids."""
     layer = seen = {tuple(grids)}
     for _ in range(depth):
         moved = {tuple(map(move, state)) for state in layer for move in MOVES.values()}
@@ -182,7 +182,7 @@ def push(grid: Grid) -> Grid:
 
 
 def paint(grid: Grid) -> Grid:
-    """Paint everything in the commonest colour, the lowest of those that tie."""
+    """Paint everything in the most common colour, the lowest if several tie."""
     cells = [cell for row in grid for cell in row if cell]
     if not cells:
         return grid
@@ -216,7 +216,7 @@ _SHAPES = (
     (2, 4, 7, MOVES),
     (3, 3, 5, MOVES),
 )
-"""Moves in a row, shortest and longest side, and which moves, in each fifth of difficulty."""
+"""For each fifth of difficulty: how many moves, the shortest and longest side, and which moves."""
 
 
 def _compare(grid: Grid, gold: Grid) -> tuple[dict[str, float], str]:

@@ -1,6 +1,6 @@
-"""Choose the clues of a position puzzle: true ones, until no second solution is left.
+"""Choose the clues of a position puzzle: true ones, until only one solution is left.
 
-Each new clue rules out a counterexample of the solver, so it says something when it is added.
+Each new clue rules out a counterexample of the solver, so it is informative when it is added.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from whet.tasks.logic.positions import (
 )
 
 _ACROSS = ("same", "differ", "one_same", "any_same", "any_differ")
-"""Kinds of clues about two attributes."""
+"""Kinds of clues that need two attributes."""
 _TRIES = 2000
 
 
@@ -49,10 +49,7 @@ def draw_arrangement(num_positions: int, num_attributes: int, rng: Random) -> Ar
 def clues_for(
     solution: Arrangement, kinds: Sequence[str], rng: Random, *, minimal: bool = False
 ) -> list[Clue] | None:
-    """Choose clues that leave this solution only; None if the kinds cannot.
-
-    `minimal` drops every clue that the others make redundant.
-    """
+    """Choose clues that leave only this solution; None if these kinds of clues cannot."""
     n = solution.num_positions
     m = len(solution.items)
     refused = {*(_ACROSS if m == 1 else ()), *(TERNARY if n <= 2 else ())}
@@ -76,7 +73,7 @@ def clues_for(
 def _draw_against(
     counter: Positions, solution: Arrangement, kinds: Sequence[str], rng: Random
 ) -> Clue | None:
-    """Draw a clue that is true of the solution and not of the counterexample."""
+    """Draw a clue that holds for the solution but not for the counterexample."""
     pairs = zip(solution.positions, counter, strict=True)
     moved = [item for item, (position, other) in enumerate(pairs) if position != other]
     for _ in range(_TRIES):
@@ -87,7 +84,7 @@ def _draw_against(
 
 
 def _draw_clue(kind: str, item: int, solution: Arrangement, rng: Random) -> Clue | None:
-    """Draw a clue of a kind about an item; None if the draw is not true of the solution."""
+    """Draw a clue of a kind about an item; None if it does not hold for the solution."""
     position = solution.positions[item]
     if kind in UNARY:
         number = {"at": position, "not_at": rng.randrange(solution.num_positions)}.get(kind, 0)
@@ -114,7 +111,7 @@ def _draw_clue(kind: str, item: int, solution: Arrangement, rng: Random) -> Clue
 
 
 def _other(kind: str, item: int, position: int, solution: Arrangement, rng: Random) -> int | None:
-    """Draw the second item of a pair, near enough to what the kind says."""
+    """Draw the second item of a pair, at a position that suits the kind."""
     n = solution.num_positions
     if kind == "same":
         return _partner_at(item, position, solution, rng)
@@ -145,7 +142,7 @@ def _partner(item: int, solution: Arrangement, rng: Random) -> int:
 
 
 def _partner_at(item: int, position: int, solution: Arrangement, rng: Random) -> int:
-    """Take the item of another attribute at a position."""
+    """Return the item of another attribute at a position."""
     own = item // solution.num_positions
     attribute = int(rng.random() * (len(solution.items) - 1))
     return solution.items[attribute + (attribute >= own)][position]

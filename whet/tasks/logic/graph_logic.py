@@ -1,13 +1,13 @@
 """Graph implication: everyone who is A is B, ...; name the next step from a start to a goal.
 
-answer   the word of the next step
-payload  {"edges": [[word, word], ...], "start": word, "goal": word}, for reading only
+answer the word of the next step payload {"edges": [[word, word], ...], "start": word, "goal":
+word}, for reading only
 
-The graph is a few chains of the same length that leave the start, one of which ends at the goal,
-with distractors: words that nothing leads to and that imply two words of chains, and words that
-follow from two words of chains and imply nothing. They are drawn for all chains alike, so that
-only following a chain from one end to the other tells which is right. What players get that do not
-is measured by `bench/graph_shortcuts.py`.
+The graph is a few chains of equal length from the start, one of which ends at the goal, plus
+distractors: words that nothing implies and that imply two words of chains, and words that two words
+of chains imply and that imply nothing. They are drawn for all chains alike, so that the right chain
+can only be found by following it from end to end. `bench/graph_shortcuts.py` measures the scores of
+shortcuts.
 """
 
 import re
@@ -32,12 +32,15 @@ _SHAPES: tuple[tuple[int, int, int], ...] = (
     (9, 3, 16),
     (16, 4, 32),
 )
-"""Look-ahead, chains, and further implications in each fifth of difficulty."""
+"""For each fifth of difficulty: the chain length, the number of chains, the number of
+distractors."""
 _EVERYONE = re.compile(r"\b(?:(?:every|any)(?:one|body) who is|all who are)\b", re.IGNORECASE)
+"""Words of an implication in the question: `Everyone who is`."""
 _POINTED_AT = re.compile(
     r"(?:[←⟵⇐]|<[-=]+)[ *]*(?:this is )?(?:the |our )?(?:next step|answer)[ *.]*\Z", re.IGNORECASE
 )
 _OF_CHAIN = re.compile(r"[\W\d]*+(?:\w++ is )?+\W*+\w*+\W*+")
+"""A line of a chain of implications: `⇒ Ada is vex`."""
 _MARKS = ("</answer>", "boxed", "```")
 _ASK = (
     "{facts} {name} is {start}. We want to show, one implication at a time, that {name} is {goal}. "
@@ -57,7 +60,7 @@ class GraphLogic(GeneratedTask):
     config: GraphLogicConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare one word, case aside. Parts: `correct` 0 or 1."""
+        """Compare one word, ignoring case. Parts: `correct` 0 or 1."""
         text = _EVERYONE.sub("each", _keep_pointed_at(text))
         return grade_final_answer(
             problem, text, word_of, _compare, needs="one word", may_be_stated=True
@@ -90,7 +93,7 @@ def word_of(text: str) -> str | None:
 
 
 def _keep_pointed_at(text: str) -> str:
-    """Write the one line of a chain that an arrow calls the next step as the answer.
+    """Rewrite the only line of a chain that an arrow calls the next step as the answer.
 
     >>> _keep_pointed_at("Ada is blip\\n⇒ Ada is **vex** ← next step\\n⇒ Ada is zorp")
     'Ada is blip\\nAnswer: Ada is **vex**'
@@ -110,7 +113,7 @@ def _keep_pointed_at(text: str) -> str:
 
 
 def next_steps(edges: Sequence[_Edge], start: str, goal: str) -> list[str]:
-    """List what follows from the start in one step and leads on to the goal."""
+    """List the words that follow from the start in one step and lead to the goal."""
     back: dict[str, list[str]] = {}
     for a, b in edges:
         back.setdefault(b, []).append(a)
@@ -131,10 +134,11 @@ def _compare(word: str, gold: str) -> tuple[dict[str, float], str]:
 def _draw_edges(
     start: str, chains: Sequence[Sequence[str]], strays: Sequence[str], rng: Random
 ) -> list[_Edge]:
-    """Lay the chains, and join each stray word to two words of them, all from it or all to it.
+    """Build the chains, and connect each stray word to two of their words, all from it or all to
+    it.
 
-    No walk passes through a stray word, so no chain reaches another, and one step is right. The
-    edges are as likely for one chain as for another: nothing but the goal tells chains apart.
+    No path passes through a stray word, so no chain reaches another, and one step is right. Edges
+    are equally likely for all chains: only the goal distinguishes them.
     """
     edges = {(a, b) for chain in chains for a, b in zip((start, *chain), chain, strict=False)}
     for stray in strays:

@@ -2,13 +2,13 @@
 
 Trying every island proves that a generated puzzle has one answer.
 
-answer   one clause per person: `(1) Ada is a knight`, on separate lines or with commas between
-payload  {"names": [...], "statements": [...]}: what each person says, in machine form, as Logic-RL
+answer one clause per person: `(1) Ada is a knight`, on separate lines or with commas between
+payload {"names": [...], "statements": [...]}: what each person says, in machine form, as Logic-RL
 writes it: ["telling-truth", i], ["lying", i], ["not", s], ["and", s, ...], ["or", s, ...], ["->",
-s, s], ["<=>", s, s]; for reading and proof only, the grader needs only the answer
+s, s], ["<=>", s, s]; only for reading and proofs, since the grader needs only the answer
 
-In a response a liar is a knave and one who tells the truth a knight, alone or as a gloss, and `Both
-are knaves` speaks of everyone. A gloss that says the contrary stays, so that nothing is read.
+In a response, a liar is a knave and a truth-teller a knight, alone or as a gloss, and `Both are
+knaves` means everyone. A contradictory gloss is kept, so that nothing is read.
 """
 
 import re
@@ -47,18 +47,19 @@ _CLAUSE = re.compile(
     r"(?:,? (?:is|must be) (?:(not )?(?:an?|the)|the only) |: ?(?:an? )?| = )(knight|knave)\.?",
     re.IGNORECASE,
 )
+"""One person's role: `(1) Ada is a knight`, `Bob: knave`."""
 _NAME = r"(?!(?:knight|knave)s?\b)[^\s,;.:|()]{1,40}"
 _TOGETHER = re.compile(
     rf"(?<!\w)(?:both )?({_NAME}(?:, {_NAME}){{0,20}},? and {_NAME})"
     r" are (?:both |all )?(knight|knave)s\b",
     re.IGNORECASE,
 )
-"""`Ada and Bob are knights`"""
+"""Several people with one role: `Ada and Bob are knights`."""
 _GROUP = re.compile(
     rf"\b(knight|knave)s?: ?({_NAME}(?:(?:, and |, | and ){_NAME}){{0,20}})(?![^\n;.])",
     re.IGNORECASE,
 )
-"""`Knights: Ada, Bob`"""
+"""A role and its people: `Knights: Ada, Bob`."""
 _ROLE_AT_END = re.compile(r"\S (?:is (?:not )?an? |: ?)(?:knight|knave)[\s.,;*]*\Z", re.IGNORECASE)
 _LEAD = re.compile(
     r"\s*(?:(?:so|thus|therefore|hence)[,:]?\s+)?"
@@ -69,19 +70,23 @@ _AND = re.compile(
     r",?\s+and\s+(?=\S{1,40} (?:is|must be) (?:not )?(?:an?|the) (?:knight|knave)\b)|, and ",
     re.IGNORECASE,
 )
+"""An `and` between two clauses."""
 _COMMA_OR_AND = re.compile(r",? and |, ", re.IGNORECASE)
 _NO_MARKUP = str.maketrans("", "", "*$")
 _NO_BRACES = str.maketrans("", "", "{}\"'")
 _BREAK = re.compile(r"[\n,;]+|(?<!\d)\.(?=\s)|\s+(?=\(\d{1,3}\)\s)")
+"""What separates clauses: a line break, a comma, a number."""
 _LIAR = (
     r"(?:s?he |they |an? |the )?(?:knaves?|liars?|lying|lies|lie|liar-type"
     r"|(?:always|invariably|who(?: always)?) (?:lies|lie|lying|tells? lies))"
 )
+"""Words for a liar."""
 _TRUE = (
     r"(?:s?he |they |an? |the )?(?:knights?|truth[- ]?tellers?|truthful|honest"
     r"|(?:always |who (?:always )?)?(?:tells?|telling|speaks?|speaking) the truth"
     r"|(?:always|who(?: always)?) truthful)"
 )
+"""Words for a truth-teller."""
 _GLOSS = (
     (
         re.compile(
@@ -114,6 +119,7 @@ _GLOSS = (
     (re.compile(r"\bliar(s?)\b", re.I), r"knave\1"),
     (re.compile(r"\btruth[- ]?teller(s?)\b", re.I), r"knight\1"),
 )
+"""Other words for the roles, perhaps with a gloss, and their plain form."""
 _MAY_GLOSS = re.compile(
     r"\b(?:liars?|lies?|lying|dishonest|truth|truthful|honest)\b|truth-?teller|\(", re.I
 )
@@ -123,13 +129,17 @@ _ONLY_ONE = re.compile(r"\s*(?:so )?(\S{1,40}) is the only (knight|knave)[.!]?\s
 _REASON = re.compile(
     r"(?:(?<=knight)|(?<=knave)),? (?:because|since|as|for|by|from) (?!(?:is|are)\b)[^\n;]*", re.I
 )
+"""A reason after a role: ` because she lies`."""
 _DASH = re.compile(r"(?<=\w)\s?(?:[–—→]|->|=>|\s-\s)\s?(?=(?:an? |the )?(?:knight|knave)\b)", re.I)
+"""A dash or arrow before a role: `Ada → knight`."""
 _IN_BRACKETS = re.compile(r"(?<=\w) \((knight|knave)\)", re.I)
 _WHILE = re.compile(r",? (?:while|whereas) ", re.I)
 _ELLIPSIS = re.compile(r"(?:,? and |, |; )(\S{1,40}),? (?:an?|the) (knight|knave)\b", re.I)
+"""A clause without its verb: `, and Bob a knave`."""
 _INVERSE = re.compile(
     r"\b(?:the )?(?:only )?(knight|knave) is (?!an? |the |not )([^\s,.;:()]{1,40})", re.I
 )
+"""A clause with the role first: `the knave is Bob`."""
 _ALL = re.compile(
     r"\s*(?:(?:so|thus|therefore|hence),? )?(?:both(?: of them)?|everyone|everybody|all"
     r"(?: (?:of them|two|three|four|five|six|people|persons|are))?"
@@ -155,10 +165,8 @@ class Knights(GeneratedTask):
     config: KnightsConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare everyone's role with the gold answer: everyone once, nobody else.
-
-        Parts: `correct` 0 or 1; `people`, the fraction of people whose role is right.
-        """
+        """Compare everyone's role with the gold answer; everyone must be named once, and nobody
+        else."""
         needs = "`NAME is a knight` lines"
         names = list(read_gold(problem, roles_of, needs))
         read = partial(roles_of, names=names)
@@ -191,9 +199,9 @@ class Knights(GeneratedTask):
 
 
 def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
-    """Read who is what; None if a clause says more or again, nobody where two differ.
+    """Read everyone's role; None if a clause says more or is repeated, empty if two contradict.
 
-    The names are those that `both` and `everyone` stand for.
+    `both` and `everyone` stand for the names.
     """
     roles: dict[str, str] = {}
     only = ""
@@ -223,7 +231,8 @@ def roles_of(text: str, names: Sequence[str] = ()) -> dict[str, str] | None:
 
 
 def _goes_on_above(text: str, answer: str) -> bool:
-    """Whether the line right above an answer of one line says a role too, so that it is cut off."""
+    """Whether the line right above a one-line answer also gives a role, so that the answer is
+    incomplete."""
     if "\n" in answer or (start := text.rfind(answer)) < 0:
         return False
     above = text[:start].rstrip(" *#>-").split("\n")
@@ -231,7 +240,7 @@ def _goes_on_above(text: str, answer: str) -> bool:
 
 
 def write_roles_plainly(text: str, names: Sequence[str] = ()) -> str:
-    """Replace other words for knights and knaves, reasons, dashes, and words for everyone.
+    """Write other words for knights, knaves and everyone plainly, and remove reasons and dashes.
 
     >>> write_roles_plainly("(1) Ada is a liar (knave)")
     '(1) Ada is a knave'
@@ -268,13 +277,13 @@ def _write_everyone(text: str, names: Sequence[str]) -> str:
 
 
 def _list_roles(names: str, role: str) -> str:
-    """Write out what is said of several at once."""
+    """Write out a role that several people have as one clause for each."""
     people = [name for name in _COMMA_OR_AND.split(names) if name.lower() not in ("none", "nobody")]
     return ", ".join(f"{name}: {role}" for name in people)
 
 
 def solutions(statements: Sequence[Json]) -> int:
-    """Try all worlds at once: bit w of the result is set where world w is consistent.
+    """Try all worlds at once: bit w of the result is set if world w is consistent.
 
     Person i is a knight in the worlds whose number has bit i.
     """
@@ -286,7 +295,7 @@ def solutions(statements: Sequence[Json]) -> int:
 
 
 def _table(statement: Json, n: int) -> int:
-    """List the worlds where a statement is true, as bits."""
+    """List the worlds in which a statement is true, as bits."""
     match statement:
         case ["telling-truth", int(person)]:
             return _knight(person, n)
@@ -314,7 +323,7 @@ def _everywhere(n: int) -> int:
 
 
 def _draw_statement(speaker: int, n: int, depth: int, rng: Random) -> Json:
-    """Draw what someone says: about another, or two statements joined, about anyone."""
+    """Draw a statement: about another person, or two statements joined, about anyone."""
     if rng.random() < 0.2:
         other = rng.randrange(n - 1)
         return _draw_atom(other + (other >= speaker), rng)

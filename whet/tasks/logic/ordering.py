@@ -1,7 +1,7 @@
-"""Ordering puzzles: put things in a row from clues on who stands left of whom.
+"""Ordering puzzles: put things in a row from clues about who is left of whom.
 
-answer   JSON text of the list of names from left to right
-payload  what a generated puzzle was made of, for reading only; the grader needs only the answer
+answer JSON text of the list of names from left to right payload the parts of a generated puzzle,
+only for reading; the grader needs only the answer
 """
 
 import json
@@ -40,6 +40,7 @@ _KINDS = (
     ("before", "after", "apart", "beside", "amid"),
 )
 _HEADING = re.compile(r"\**[^\n:*]{0,60}\bleft to right\b[^\n:*]{0,20}:\**\s*", re.IGNORECASE)
+"""A heading such as `Order from left to right:`."""
 _NAME = re.compile(r"[^\W_][\w'’-]*(?: [\w'’-]+){0,3}")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SENTENCE = re.compile(
@@ -55,12 +56,13 @@ _PLACES = re.compile(
     r"[^\n]{1,80}\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Numbered places at the end of a text, one a line."""
+"""Numbered places at the end of a text, one per line."""
 _FILLER = (
     r"the|a|is|are|comes?|in|at|on|stands?|sits?|position|place|spot|seat|no|they|that|leaves|us"
     r"|order|must|be|from|left to right|goes?|so|hence|thus|therefore|final|this|gives?|it|answer"
     r"|as follows|reads|left-to-right|correct|sequence|row|line|arranged|placed|people|we|get|have"
 )
+"""Words that may stand around names without changing their order."""
 _PLACE = r"(?<![0-9])[0-9]{1,2}(?:st|nd|rd|th)?(?![0-9a-z])"
 _WORDS_FIRST = re.compile(
     rf"(?:\b(?:{_FILLER}|first|leftmost|1st|left(?=:))\b|{_PLACE}|[\s:,.;|()\[\]\"'=-])*+"
@@ -82,6 +84,7 @@ _RANK = re.compile(rf"\b(?:{'|'.join(_RANKS)})\b")
 _MAX_END = 1000
 _MAX_LEAD = 200
 _BRACKETS = re.compile(r"[()\[\]{}<>](?:[ ,]+[()\[\]{}<>])*")
+"""Empty brackets or a list of them."""
 _WORDS = {
     "before": "{} is to the left of {}",
     "after": "{} is to the right of {}",
@@ -108,10 +111,7 @@ class Ordering(GeneratedTask):
     config: OrderingConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare the order of the answer with the gold one, case aside.
-
-        Parts: `correct` 0 or 1; `placed`, the fraction of places that are right.
-        """
+        """Compare the order of the answer with the gold one, ignoring case."""
         score = grade_final_answer(problem, text, order_of, _compare, needs="a list of names")
         if score.verdict is Verdict.CORRECT or _MARKED.search(text):
             return score
@@ -142,7 +142,7 @@ class Ordering(GeneratedTask):
 
 
 def order_of(text: str) -> list[str] | None:
-    """Read names in order: a list in brackets, with commas or arrows, one a line, or words.
+    """Read names in order: a list in brackets, with commas or arrows, one per line, or words.
 
     None if it is none of these.
     """

@@ -1,9 +1,7 @@
-"""Position puzzles: clues on where items stand, and a complete solver.
-
-Several attributes, each a permutation of its items over the positions 0 to n - 1; item `a * n + v`
-is value v of attribute a. A domain is a bit mask of the positions an item may still have. A rule
-narrows the domains of its items in place and returns False if nothing is left.
-"""
+"""Position puzzles: clues about the positions of items, and a complete solver. There are several
+attributes, each a permutation of its items over the positions 0 to n - 1. Item `a * n + v` is value
+v of attribute a. A domain is a bit mask of an item's possible positions. A rule narrows the domains
+of its items in place and returns False if nothing is left."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
@@ -14,11 +12,12 @@ from typing import NamedTuple
 Domains = list[int]
 Rule = Callable[[Domains], bool]
 Positions = tuple[int, ...]
-"""Where each item stands."""
+"""The position of each item."""
 
 
 class Clue(NamedTuple):
-    """A kind, its items, and a number: items between for `apart`, position for `at`, `not_at`."""
+    """A kind, its items, and a number: items between for `apart`, a position for `at` and
+    `not_at`."""
 
     kind: str
     items: tuple[int, ...]
@@ -35,7 +34,8 @@ UNARY: dict[str, Callable[..., bool]] = {
     "at": lambda n, k, p: p == k,
     "not_at": lambda n, k, p: p != k,
 }
-"""What must hold, given the number of positions, the clue's number and the items' positions."""
+"""Whether a clue holds, given the number of positions, the clue's number and the items'
+positions."""
 BINARY: dict[str, Callable[..., bool]] = {
     "same": lambda n, k, p, q: p == q,
     "left": lambda n, k, p, q: p + 1 == q,
@@ -59,12 +59,12 @@ EITHER: dict[str, Callable[[bool, bool], bool]] = {
     "any_same": lambda a, b: a or b,
     "any_differ": lambda a, b: not (a and b),
 }
-"""Two pairs of items: what must hold, given whether each pair shares a position."""
+"""Clues about two pairs of items: whether they hold, given whether each pair shares a position."""
 _RELATIONS = UNARY | BINARY | TERNARY
 
 
 def holds(clue: Clue, positions: Sequence[int], num_positions: int) -> bool:
-    """Tell whether a clue is true of the items' positions."""
+    """Whether a clue is true for the items' positions."""
     places = [positions[item] for item in clue.items]
     if clue.kind in EITHER:
         return EITHER[clue.kind](places[0] == places[1], places[2] == places[3])
@@ -72,7 +72,7 @@ def holds(clue: Clue, positions: Sequence[int], num_positions: int) -> bool:
 
 
 class PositionPuzzle:
-    """A puzzle as clues are added to it. `effort` counts the rounds of propagation so far."""
+    """A puzzle to which clues are added; `effort` counts the rounds of propagation so far."""
 
     def __init__(self, num_positions: int, num_attributes: int, clues: Iterable[Clue] = ()) -> None:
         self._n = num_positions
@@ -84,7 +84,7 @@ class PositionPuzzle:
         self.add(*clues)
 
     def add(self, *clues: Clue) -> None:
-        """Add a clue and propagate it."""
+        """Add clues and propagate them."""
         for clue in clues:
             narrow = _make_rule(clue, self._n)
             if clue.kind in UNARY:  # domains only shrink, so that once is enough
@@ -94,7 +94,7 @@ class PositionPuzzle:
         self._is_open = self._is_open and self._propagate(self._domains)
 
     def other(self, truth: Positions) -> Positions | None:
-        """Find a solution other than the one given; None proves that it is the only one."""
+        """Find a solution other than the given one; None proves that it is the only one."""
         domains = self._domains.copy()
         while (item := _narrowest(domains)) is not None:
             right = 1 << truth[item]
@@ -159,7 +159,7 @@ def _make_rule(clue: Clue, num_positions: int) -> Rule:
 
 
 def _binary_rule(clue: Clue, n: int) -> Rule:
-    """Do by tables what other rules do by search: clues about two items are the most common."""
+    """Narrow by tables, which is faster than search; clues about two items are the most common."""
     a, b = clue.items
     forward, backward = _images(clue.kind, clue.number, n)
 
@@ -173,7 +173,8 @@ def _binary_rule(clue: Clue, n: int) -> Rule:
 
 @lru_cache(1 << 10)
 def _images(kind: str, number: int, n: int) -> tuple[list[int], list[int]]:
-    """List, for every domain of the first item, where the second may be; and the other way."""
+    """Map every domain of the first item to the possible positions of the second, and vice
+    versa."""
     forward, backward = [0], [0]
     for p in range(n):
         ahead = sum(1 << q for q in range(n) if BINARY[kind](n, number, p, q))
@@ -185,7 +186,7 @@ def _images(kind: str, number: int, n: int) -> tuple[list[int], list[int]]:
 
 @lru_cache(1 << 16)
 def _filter(kind: str, number: int, n: int, domains: tuple[int, ...]) -> tuple[int, ...]:
-    """Keep the positions of each item that go with some positions of the others."""
+    """Keep the positions of each item that are consistent with some positions of the others."""
     rows = _list_true(kind, number, n, len(domains))
     for item, domain in enumerate(domains):
         rows = [row for row in rows if row[item] & domain]
@@ -194,14 +195,14 @@ def _filter(kind: str, number: int, n: int, domains: tuple[int, ...]) -> tuple[i
 
 @lru_cache(1 << 10)
 def _list_true(kind: str, number: int, n: int, arity: int) -> list[tuple[int, ...]]:
-    """List the positions, as bits, of which a relation is true."""
+    """List the positions, as bits, for which a relation is true."""
     rows = product(range(n), repeat=arity)
     is_true = _RELATIONS[kind]
     return [tuple(1 << p for p in row) for row in rows if is_true(n, number, *row)]
 
 
 def _either_rule(clue: Clue) -> Rule:
-    """Decide a pair once the other is decided; both stay open until then."""
+    """Decide a pair once the other is decided; until then, both stay open."""
     a, b, c, d = clue.items
     is_true = EITHER[clue.kind]
 
@@ -221,7 +222,8 @@ def _either_rule(clue: Clue) -> Rule:
 
 
 def _truths(one: int, other: int) -> tuple[bool, ...]:
-    """List whether two items may still share a position, and whether they may still differ."""
+    """List the possible truths: whether two items may share a position, and whether they may
+    differ."""
     if not one & other:
         return (False,)
     return (True,) if one == other and one & (one - 1) == 0 else (True, False)
@@ -241,7 +243,8 @@ def _enforce(domains: Domains, a: int, b: int, truths: set[bool]) -> bool:
 
 
 def _keep_apart(domains: Domains, start: int, end: int) -> bool:
-    """Give each position to one item of an attribute; what only one item can have is its own."""
+    """Give each position to one item of an attribute; a position possible for one item is that
+    item's."""
     taken = seen = twice = 0
     for item in range(start, end):
         domain = domains[item]

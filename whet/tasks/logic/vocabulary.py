@@ -10,7 +10,7 @@ PEOPLE = str.split(
 
 
 def _split_lists(text: str) -> dict[str, tuple[str, ...]]:
-    """Read lines of `label: word word ...`; a line without a label goes on with the last one."""
+    """Read lines of `label: word word ...`; a line without a label continues the one before."""
     lists: dict[str, tuple[str, ...]] = {}
     label = ""
     for line in text.strip().splitlines():
@@ -56,7 +56,7 @@ PHRASES: dict[str, str] = {
     "Instrument": "the person who owns the {}",
     "Flower": "the person who grows the {}",
 }
-"""How a value names its owner, by attribute."""
+"""How to refer to a person by a value of each attribute."""
 
 CATEGORIES: dict[str, tuple[str, ...]] = {"people": tuple(PEOPLE[1::3])} | _split_lists(
     """
@@ -70,7 +70,7 @@ CATEGORIES: dict[str, tuple[str, ...]] = {"people": tuple(PEOPLE[1::3])} | _spli
     trees: alder ash beech birch cedar elm fir hazel larch maple oak pine poplar willow
     """
 )
-"""Things to put in order, by the plural of what they are."""
+"""Things to put in order, by the plural of their category."""
 
 _ONSETS = str.split("b bl br d dr f fl g gl gr h j k kl l m n p pl r s sh sk t tr v w z")
 _MIDDLES = str.split("a e i o u")

@@ -1,17 +1,17 @@
-"""Zebra puzzles: who has what at which position, from clues that leave one solution, in two forms.
+"""Zebra puzzles: who has what at which position, from clues with a single solution, in two forms.
 
-`zebra`
-answer   JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...], ...]}`,
+`zebra` answer JSON text of `{"header": ["Position", "Pet", ...], "rows": [["1", "cat", ...],
+...]}`,
          one row per position
-payload  what a generated puzzle was made of, for reading only; the grader needs only the answer
+payload the parts of a generated puzzle, only for reading; the grader needs only the answer
 
-The twenty clue levels are those of Reasoning360: levels 1 to 12 bring in kinds of clues, 13 to 20
-withdraw easy ones.
+The twenty clue levels are those of Reasoning360: levels 1 to 12 introduce kinds of clues, 13 to 20
+remove easy ones.
 
-`zebralogic`: houses in a row, in the JSON form of ZebraLogic
-answer   JSON text of `{"House 1": {attribute: value, ...}, ...}`, one entry per house, or of a
-         `header` and `rows`; none where the solution is not published, which gives UNSCORED
-payload  as above
+`zebralogic`: houses in a row, in the JSON form of ZebraLogic answer JSON text of `{"House 1":
+{attribute: value, ...}, ...}`, one entry per house, or of a
+         `header` and `rows`; none if the solution is not published, which gives UNSCORED
+payload as above
 
 Sizes run from 2 x 2 to 6 x 6 as there. The last complete JSON object of a response is its answer,
 `{"solution": {"House 1": {"Name": "Ada", ...}, ...}}`; a `reasoning` beside it is not read.
@@ -44,7 +44,7 @@ from whet.tasks.logic.vocabulary import PHRASES, VALUES
 from whet.types import Json, Problem, Score, Split, Verdict
 
 Cells = dict[tuple[str, str], str]
-"""Values by the number of the position or house, and attribute."""
+"""Values by position or house, and attribute."""
 
 NUM_CLUE_LEVELS = 20
 
@@ -57,12 +57,12 @@ _ENTERS = (
     *("differ", "amid", "not_before not_after", "same_parity other_parity", "one_same"),
     *("any_same", "any_differ"),
 )
-"""The kinds of clues that each clue level brings in, from the first."""
+"""The kinds of clues that each clue level introduces, starting with the first."""
 _LEAVES = (
     *("same", "left right", "first last middle", "between", "beside end", "odd even"),
     *("before after", "differ"),
 )
-"""The kinds that each clue level after those withdraws."""
+"""The kinds that each later clue level removes."""
 _SIZES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((2, 2), (2, 3), (3, 2)),
     ((3, 3), (4, 2)),
@@ -107,22 +107,22 @@ _ASK = (
 class ZebraConfig(GeneratedConfig):
     name: Literal["zebra"] = "zebra"
     minimal: bool = False
-    """Leave out every clue that the others make redundant."""
+    """Drop every clue that the others make redundant."""
 
 
 class Zebra(GeneratedTask):
     """Generated puzzles of twenty clue levels, an exact grader, and the fraction of right cells.
 
-    The size of a puzzle grows with the fifth of the level, its clue level with the twentieth.
+    The fifth of the level determines a puzzle's size, and the twentieth its clue level.
     """
 
     name = "zebra"
     config: ZebraConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare the table of the answer with the gold one, text by text, case aside.
+        """Compare the table of the answer with the gold one, text by text, ignoring case.
 
-        Parts: `correct` 0 or 1; `cells`, the fraction of right cells, the positions not counted.
+        Parts: `correct` 0 or 1; `cells`, the fraction of right cells without the positions.
         """
         gold = read_gold(problem, cells_of, "a table")
         final = read_cells(text)
@@ -180,7 +180,7 @@ def arrange(values: dict[str, list[str]], solution: Arrangement) -> list[list[st
 def read_cells(text: str) -> tuple[str, Cells] | None:
     """Read the cells of the table or JSON object in the final answer; None if there are none.
 
-    Two that differ, one right behind the other, are no answer.
+    Two different ones in succession are not an answer.
     """
     final = read_final(text, _last_block)
     if final is None:
@@ -204,7 +204,7 @@ def _last_block(text: str) -> str | None:
 
 
 def compare_cells(answer: str, cells: Cells, gold: Cells) -> Score:
-    """State the fraction of right cells."""
+    """Score the fraction of right cells."""
     right = sum(cells.get(cell) == value for cell, value in gold.items())
     note = f"{right} of {len(gold)} cells are right"
     return to_score(cells == gold, {"cells": right / len(gold)}, answer, note)
@@ -235,7 +235,7 @@ def cells_of(text: str) -> Cells | None:
 
 
 def _table_of(lines: list[list[str]]) -> Tree:
-    """Turn the lines of a table into a header and rows, one a place."""
+    """Turn the lines of a table into a header and rows, one row per place."""
     lines = [[cell.strip("*` ") for cell in line] for line in lines]
     if all(map(_PLACE.fullmatch, lines[0][1:])) and len({*map(len, lines)}) == 1:
         lines = [list(column) for column in zip(*lines, strict=True)]
@@ -244,7 +244,7 @@ def _table_of(lines: list[list[str]]) -> Tree:
 
 
 def _from_table(header: Tree, rows: Tree) -> Tree | None:
-    """Name the values of each row by its place."""
+    """Map each place to the values of its row by name."""
     names = _read_words(header)
     if names is None or not isinstance(rows, list) or len(set(names)) != len(names):
         return None
@@ -286,7 +286,7 @@ _HOUSE_SIZES = (
 )
 """Houses and attributes in each fifth of difficulty."""
 _HOUSE_KINDS = str.split(
-    "same same same left right before after beside apart at not_at not_at"  # as often as drawn
+    "same same same left right before after beside apart at not_at not_at"  # repeated for frequency
 )
 _HARD_KINDS = str.split("same left before after beside apart not_at")
 _HOUSE_WORDS = {
@@ -319,7 +319,7 @@ class ZebraLogic(GeneratedTask):
     config: ZebraLogicConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare every cell with the gold one, case and outer spaces aside.
+        """Compare every cell with the gold one, ignoring case and outer spaces.
 
         Parts: `correct` 0 or 1; `cells`, the fraction of right cells.
         """

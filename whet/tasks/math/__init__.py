@@ -1,7 +1,7 @@
 """Mathematics with a gold answer.
 
-`task` grades, `find` finds the answer of a response, `respelling` spells it one way, `parser` reads
-it, `compare` decides equality.
+`task` grades, `find` finds the answer of a response, `respelling` normalizes its spelling, `parser`
+parses it, `compare` decides equality.
 """
 
 from whet.tasks.math.numeric import MathConfig

@@ -1,7 +1,7 @@
 """Values that a question asks for one by one: `Compute $d(6), d(16)$, and $d(72)$`.
 
-They keep the order of the question where they are listed, and may come in any order where each has
-its name: `d(16) = 1, d(6) = 1/3, ...`, or a box for each on a line of its own.
+A bare list must keep the order of the question. Values with names may come in any order: `d(16) =
+1, d(6) = 1/3, ...`, or one box for each on a line of its own.
 """
 
 import re
@@ -13,9 +13,9 @@ from whet.tasks.math.parser import readings
 
 MAX_VALUES = 12
 MAX_QUESTION = 8000
-"""What is asked for is looked for in this many characters at the end."""
+"""Only this many characters at the end of a question are searched for what it asks for."""
 MAX_ANSWER = 2000
-"""The values of longer answers are not put in order."""
+"""The values of longer answers are not reordered."""
 
 _VERB = r"\b(?:find|compute|determine|calculate|evaluate|what (?:is|are)|solve for)"
 _FORMULA = (
@@ -30,32 +30,36 @@ _ASKS = re.compile(
     r"|which|correct|rounded)\b))",
     re.IGNORECASE,
 )
+"""What a question asks for, as a list of formulas: `Find $a$, $b$ and $c$`."""
 _ASKS_MORE = re.compile(rf"{_VERB}|\bhow (?:many|much|long)\b", re.IGNORECASE)
 _AND = re.compile(r"\\text\s?\{\s?,?\s?and\s?\}|\band\b|;")
 _NO_NAME = re.compile(
     r"[=<>]|\\(?:in|leq?|geq?|neq?|l?dots)(?![a-z])|\.\.\."
     r"|\\langle(?!.*\\rangle)|\A(?!.*\\langle).*\\rangle"
 )
-"""A condition, a list that goes on, or a piece of a bracket."""
+"""Something that is not a name: a condition, an ellipsis, or half of a bracket."""
 _FILLER = r"(?:[\s{}]|\\(?:left|right)(?![a-z])|\\[,;:! ])*+"
+r"""What may stand between the tokens of a name: spaces, braces, `\left`, `\,`."""
 _TOKEN = re.compile(r"\\(?:left|right)(?![a-z])|\\[,;:! ]|[\s{}]|(\\[A-Za-z]+|.)")
 _EQUALS = r"[\s{}$*]*+(?:\\\))?[\s&]*+(?:=|:)[\s$*&]*+"
 _OPENING = re.compile(r"[\s$]*(?:\\begin\{(?:align|aligned|gather|gathered)\*?\})?[\s$]*\Z")
+r"""What may precede the first name of an answer: `$`, `\begin{aligned}`."""
 _MARGIN = re.compile(
     r"\A(?:[\s,;$&]|\\q?quad(?![a-z])|\\[,;: \\])+"
     r"|(?:[\s,;$&]|\\q?quad(?![a-z])|\\[,;: \\]|\\text\s?\{[\s,]*(?:and)?\s*\}|(?<![A-Za-z\\])and"
     r"|\\end\{[a-z]+\*?\})+\Z"
 )
+r"""What surrounds a value in a list: commas, `&`, `\quad`, `and`, `\end{aligned}`."""
 _PROSE = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}")
 _TURNS = re.compile(
     any_of(TURN, DENIAL, CHOICE, UNSURE, FALSE, "but|no|not|or") + f"|{CONTRACTION}", re.IGNORECASE
 )
-"""With it beside or behind a box the boxes are no list of values."""
+"""If one of these is beside or after a box, the boxes are not a list of values."""
 
 
 @lru_cache(256)
 def asked_values(prompt: str) -> tuple[str, ...]:
-    """List the formulas whose values a question asks for last; none unless there are several.
+    """List the formulas whose values the question asks for last; empty unless there are several.
 
     >>> asked_values("Compute $f(1), f(2)$, and $f(3)$.")
     ('f(1)', 'f(2)', 'f(3)')
@@ -72,7 +76,7 @@ def asked_values(prompt: str) -> tuple[str, ...]:
 
 
 def keeps_order(names: tuple[str, ...], golds: list[str]) -> bool:
-    """Whether a gold answer lists one value for each name, and none of them is a solution."""
+    """Whether a gold answer lists one value for each name, and not every value is itself a list."""
     return any(
         reading.node.kind == "seq"
         and len(reading.node.args) == len(names)
@@ -83,7 +87,7 @@ def keeps_order(names: tuple[str, ...], golds: list[str]) -> bool:
 
 
 def order_values(answer: str, names: tuple[str, ...]) -> str:
-    """Put values that have their names in the order of the question, and take the names off.
+    """Put named values into the order of the question, and remove the names.
 
     >>> order_values("b = 2 and a = 7", ("a", "b")), order_values("7, 2", ("a", "b"))
     ('7, 2', '7, 2')
@@ -102,7 +106,7 @@ def order_values(answer: str, names: tuple[str, ...]) -> str:
 
 
 def find_named_boxes(text: str, names: tuple[str, ...]) -> Span | None:
-    """Read one box for each value, its name before or in it; None unless these are all boxes."""
+    """Read one box for each value, its name before or inside it; None if there are other boxes."""
     boxes = [box for box in find_boxes(text) if box.text.strip()]
     if len(boxes) != len(names):
         return None
@@ -128,14 +132,14 @@ def find_named_boxes(text: str, names: tuple[str, ...]) -> Span | None:
 
 @lru_cache(256)
 def _label(name: str) -> re.Pattern[str]:
-    """Match a name with what sets it equal to a value, however it is spaced."""
+    """Match a name and the `=` or `:` after it, with any spacing."""
     tokens = (match[1] for match in _TOKEN.finditer(name))
     spelled = _FILLER.join(re.escape(token) for token in tokens if token)
     return re.compile(rf"(?<![A-Za-z0-9_^)}}\\]){spelled}{_EQUALS}")
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that are in no brackets; empty pieces are left out."""
+    """Split at the commas outside brackets, and drop empty pieces."""
     pieces = [""]
     depth = 0
     for sign in text:

@@ -1,6 +1,6 @@
-"""Whether two trees are the same answer, down to their expressions.
+"""Decide whether two trees are the same answer, down to their expressions.
 
-Lists, sets, tuples, intervals, matrices, equations and inequalities are compared here; where bounds
+Lists, sets, tuples, intervals, matrices, equations and inequalities are compared here. Where bounds
 on an unknown meet intervals, both are compared as sets: x < 1 or x >= 2 is (-∞, 1) ∪ [2, ∞).
 `numeric` compares the expressions.
 """
@@ -28,13 +28,13 @@ _OPAQUE = ("lim", "sum", "prod", "int")
 _EMPTY = tree.symbol("∅")
 _BASIS = {letter: tree.symbol(f"vector {letter}") for letter in "ijk"}
 _DIFFERENCE = "difference"
-"""A set without another where neither is known."""
+"""The name of a set difference that cannot be worked out."""
 _NEGATIVE_INFINITY = tree.negative(INFINITY)
 _REALS = (tree.symbol("field R"), tree.symbol("R"), tree.seq("()", (_NEGATIVE_INFINITY, INFINITY)))
 
 
 def same_tree(gold: Node, answer: Node, rules: MathConfig) -> bool:
-    """Compare two answers; where it cannot be decided they are not the same."""
+    """Compare two answers; if that cannot be decided, they are not the same."""
     try:
         return gold == answer or _same_by_kind(gold, answer, rules)
     except NotMathError:  # numbers beyond the limits, or a division by what turns out to be zero
@@ -60,7 +60,7 @@ def _same_by_kind(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 
 def _with_and_without_rounding(node: Node, other: Node) -> list[Node]:
-    """List a chain of equalities, and without the decimal that ends it: 6 pi = 18.85 says 6 pi."""
+    """List an equality chain with and without a final decimal: 6 pi = 18.85 also says 6 pi."""
     if node.kind != "relation" or other.kind != "relation" or set(node.name.split()) != {"="}:
         return [node]
     *parts, last = node.args
@@ -72,7 +72,7 @@ def _with_and_without_rounding(node: Node, other: Node) -> list[Node]:
 
 
 def _read_point(node: Node, other: Node) -> Node:
-    """Read M(3, 3) as a point beside one, and y = 2, x = 3 in the order of x, y, z."""
+    """Read M(3, 3) as a point if the other side is one, and y = 2, x = 3 in the order x, y, z."""
     if other.kind != "seq" or other.name not in ("()", "matrix"):
         return node
     if node.kind == "call" and len(node.name) == 1 and node.name.isupper():
@@ -85,7 +85,8 @@ def _read_point(node: Node, other: Node) -> Node:
 
 
 def _read_basis(node: Node, other: Node) -> Node:
-    """Read 2i + 3j as a vector where the other side is one, as a tuple beside a tuple."""
+    """Read 2i + 3j as a vector if the other side is one, and as a tuple if the other side is a
+    tuple."""
     if node.kind not in ("add", "mul", "symbol"):
         return node
     is_tuple = other.kind == "seq" and other.name in ("()", "matrix")
@@ -100,7 +101,7 @@ def _read_basis(node: Node, other: Node) -> Node:
 
 
 def _components_of(vector: Node, num_cells: int) -> Node:
-    """Write a sum of i, j and k as a tuple; anything else stays as it is."""
+    """Write a sum of i, j and k as a tuple; return anything else unchanged."""
     components = []
     for axis in _BASIS.values():
         component = vector
@@ -134,7 +135,7 @@ def _same_relation(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 
 def _names_agree(a: Node, b: Node) -> bool:
-    """Whether two names may be of one thing: the same name, or y against f(x)."""
+    """Whether two names can mean the same thing: the same name, or y and f(x)."""
     name, other = (a, b) if a.kind == "symbol" else (b, a)
     if a == b or other.kind != "mul" or len(other.args) != 2:
         return a == b
@@ -238,14 +239,14 @@ def _has_other_brackets(gold: Node, answer: Node) -> bool:
     if len(names) == 1:
         return False
     if _has_one_name(gold) or _has_one_name(answer):
-        return True  # x = 1 or x = 2 is no point (1, 2)
+        return True  # x = 1 or x = 2 is not the point (1, 2)
     if not names.isdisjoint(("{}", "[)", "(]")):
-        return True  # {1, 2} is no point, and [1, 2) only an interval
+        return True  # {1, 2} is not a point, and [1, 2) is only an interval
     if not len(gold.args) == len(answer.args) == 2:
-        return False  # (1, 2, 3) and [1, 2, 3] are one tuple
+        return False  # (1, 2, 3) and [1, 2, 3] are the same tuple
     if "" not in names:
         return True  # (1, 2) and [1, 2] are intervals
-    return "[]" in names or _has_infinity(gold)  # bare ends are no interval
+    return "[]" in names or _has_infinity(gold)  # bare ends are not an interval
 
 
 def _has_infinity(node: Node) -> bool:
@@ -260,7 +261,7 @@ def _has_one_name(side: Node) -> bool:
 
 
 def _same_single(gold: Node, answer: Node, rules: MathConfig) -> bool:
-    """Compare a sequence with something that is none: equal where it holds just that."""
+    """Compare a sequence with something else: equal if it is a bare list of just that."""
     many, one = (gold, answer) if gold.kind == "seq" else (answer, gold)
     if one == _EMPTY:
         return not many.args and many.name == "{}"
@@ -380,7 +381,8 @@ def _interval(low: Node, low_sign: str, high: Node, high_sign: str) -> Node:
 
 
 def _join_bounds(node: Node) -> Node | None:
-    """Turn bounds on one unknown into a set: x < 1, x > 2 a union, and x > 1, x < 2 an interval."""
+    """Turn bounds on one unknown into a set: x < 1, x > 2 into a union, x > 1, x < 2 into an
+    interval."""
     if node.kind != "seq" or node.name or len(node.args) < 2 or _find_variable(node) is None:
         return None
     sides = []
@@ -400,16 +402,16 @@ def _join_bounds(node: Node) -> Node | None:
 
 
 def _location(end: Node) -> float:
-    """Say where the end of an interval lies; NaN, neither before nor behind, if that is unknown."""
+    """Return the position of an interval's end; NaN, which compares false, if it is unknown."""
     if end in (INFINITY, _NEGATIVE_INFINITY):
         return math.inf if end == INFINITY else -math.inf
     return to_float(end)
 
 
 def _list_components(node: Node) -> list[Node]:
-    """List the parts of a union, single points by themselves; anything else is its only part.
+    """List the parts of a union, with single points by themselves; anything else is its only part.
 
-    The reals without some numbers are the intervals between those.
+    The reals without some numbers are the open intervals between those numbers.
     """
     if node.kind == "call" and node.name == "without":
         whole, points = node.args

@@ -1,4 +1,4 @@
-"""Arbitrary constants of general solutions: their names and their order are free."""
+"""Arbitrary constants of general solutions, whose names and order are free."""
 
 import re
 from itertools import permutations
@@ -19,25 +19,28 @@ _ASKS = re.compile(
     r"|\bdifferential equation|\bdenot\w+ (?:the )?constants?\b",
     re.IGNORECASE,
 )
-"""What is asked for has arbitrary constants."""
+"""Questions whose answers have arbitrary constants."""
 _NAME = re.compile(r"([A-DKa-dk])(?:_([0-9]))?")
+"""The name of a constant: a letter, with or without a number, as `C` or C_1."""
 _COMMAND = re.compile(r"\\text\s?\{[^{}]*\}|\\[A-Za-z]+")
 _LONG_WORD = re.compile(r"[A-Za-z]{3,}|\b(?:is|of|to|in|by|be|at|as|an|or|on|do|we|it|d[xyt])\b")
+"""Words that are not products of letters, and differentials."""
 _NAMES = (
     r"(?:[\s$,+\\()]|\b(?:and|[lc]?dots)\b"
     r"|(?<![A-Za-z])[A-Za-z](?:_\{?[0-9]\}?)?(?![A-Za-z])){1,80}+"
 )
+"""A list of single letters: `$A$, $B$ and $C$`."""
 _INTRODUCED = re.compile(
     r"\bconstants?(?: of integration)?[\s,:]+(?:(?:as|by|called|named|are|is|be)\s)?"
     + _NAMES
     + rf"|{_NAMES}(?:(?:is|are|be|being|for|as|denotes?)\s(?:(?:an|the|any|some|real|arbitrary)\s)*"
     r"(?:arbitrary |integration )?constants?\b)",
 )
-"""The names that a question gives to arbitrary constants."""
+"""Constants that a question names itself: `with arbitrary constants A and B`."""
 
 
 def same_but_for_constants(gold: str, answer: str, prompt: str, rules: MathConfig) -> bool:
-    """Compare two general solutions, whose constants may have other names in another order.
+    """Compare two general solutions whose constants may have other names, in any order.
 
     >>> prompt = "Find the general solution of $y'' = y$."
     >>> gold = "y = C_1 e^x + C_2 e^{-x}"
@@ -68,9 +71,10 @@ def _same_with_any_names(gold: Node, answer: Node, question: str, rules: MathCon
 
 
 def _constants(node: Node, question: str) -> tuple[str, ...]:
-    """List the letters of an expression, or of the last side of an equation, that are new in it.
+    """List the letters that are not in the question and may name constants.
 
-    None where it has no unknown besides them: then they are what is asked for.
+    Empty for lists and inequalities. Also empty if an expression has no other unknown, or if the
+    left side of an equation has one of the letters: then they are what the question asks for.
     """
     is_equation = node.kind == "relation" and node.name == "="
     if node.kind == "seq" or (node.kind == "relation" and not is_equation):
@@ -82,7 +86,7 @@ def _constants(node: Node, question: str) -> tuple[str, ...]:
 
 
 def _is_used(name: str, question: str) -> bool:
-    """Whether a question has a letter, in a formula or as a word or factor in its prose."""
+    """Whether a question uses a letter: in a formula, or as a word or factor in prose."""
     letter, _, index = name.partition("_")
     is_index = rf"_?\{{?{index}(?![0-9])" if index else r"(?!_?\{?[0-9])"
     formulas = find_formulas(question)

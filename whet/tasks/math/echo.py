@@ -1,18 +1,17 @@
-"""Repeating the question is no answer: whether an answer is a formula of the prompt that was not
-worked out.
+"""Decide whether an answer only repeats the question: a formula of the prompt, not worked out.
 
-Formulas are compared as mathematics with nothing worked out: numbers above one are as good as
-unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 make no other formula of 23 + 4, and 27 is
-one. Nor do other spellings: a square as a product, a root as a power, another index of a sum, bars
-or rounding around the whole. An answer that is shorter than the formula it equals is work, and so
-is one that is written as the gold answer is.
+Formulas are compared as mathematics with nothing worked out. Numbers above one are treated like
+unknowns, so that order, brackets, + 0 and 2(23 + 4)/2 leave 23 + 4 the same formula, and 27 is a
+different one. Other spellings make no difference either: a square as a product, a root as a power,
+another index of a sum, bars or rounding around the whole. An answer that is shorter than the
+formula it equals counts as work, and so does one that is written like the gold answer.
 
-Where the gold answer is a plain number, an answer equal to it that has work left is no answer
-either: a sum or product of numbers, a root, a determinant, a function of numbers. A fraction, a
-mixed number, a power of one number, a factorial, a binomial and their products have none: 5/4,
-2^10, 3 x 10^8. Where the gold answer is no plain number but has no sines and cosines either, those
-of a number are work left: cos 150°. Nor is a product an answer to `expand`, or a sum one to
-`factor`.
+If the gold answer is a plain number, an answer that equals it but still has work left is wrong as
+well: a sum or product of numbers, a root, a determinant, a function of numbers. A fraction, a mixed
+number, a power of one number, a factorial, a binomial and their products have no work left: 5/4,
+2^10, 3 x 10^8. If the gold answer is not a plain number and has no sines or cosines, a sine or
+cosine of a number is work left: cos 150°. A product does not answer `expand`, and a sum does not
+answer `factor`.
 """
 
 import re
@@ -39,8 +38,10 @@ _SPOKEN = {" times ": " * ", " plus ": " + ", " minus ": " - ", " divided by ": 
 _DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 _ARTICLE = re.compile(r"^[aAI]\s+")
 _FRAME = re.compile(r"[\s(){}\[\]*]|\\(?:cdot|times|left|right)(?![a-zA-Z])")
+"""Signs that do not matter when two formulas are compared as text."""
 _FLIPPED = str.maketrans("<>", "><")
 _INDEX = re.compile(r"_\{([a-z])=")
+"""The start of a subscript that names an index: `_{n=`."""
 _TWO = tree.symbol("2")
 _HALF = tree.power(_TWO, tree.MINUS_ONE)
 _WRAPPERS = ("abs", "floor", "ceil")
@@ -48,10 +49,11 @@ _FINAL_CALLS = ("percent", "degree", "factorial", "binom", "ratio", "modulo")
 _OPERATION = re.compile(
     r"\\(?!frac|[dt]frac|text|mathrm|[,;!% ]|\$)[a-z]|[0-9})\]!]\s*[-+*/^]|[a-z]\("
 )
+"""Something left to compute: a command, an operator or a function of one letter."""
 _SUM = re.compile(r"[0-9})\]!]\s*(?:\\(?:right|left)\s?[()]?\s*)?[-+]")
-"""A sign between two terms; without one a sum is a mixed number."""
+"""A sign between two terms; without one, an addition in the tree is a mixed number."""
 _ONCE = re.compile(r"\^\s?(?:1(?![0-9])|\{\s?1\s?\})")
-"""A first power, as in 7.2 x 10^1: a power like any other."""
+"""A first power, as in 7.2 x 10^1; it is replaced so that it is read like other powers."""
 _EXPAND = re.compile(r"\bexpand(?:ed)?\b", re.IGNORECASE)
 _FACTOR = re.compile(
     r"(?:^|[.:\n]\s*)factor(?:ize|ise)?\b|\bfactor(?:ize|ise|ed form| completely"
@@ -63,7 +65,8 @@ _SYMMETRIC = ("gcd", "lcm", "text lcm", "max", "min")
 
 
 def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
-    """Whether an answer is a formula of the prompt, not worked out and not written as a gold.
+    """Whether an answer is a formula of the prompt that is not worked out and not written like a
+    gold.
 
     >>> is_echo("(4+23)", ["27"], "What is 23 + 4?"), is_echo("27", ["27"], "What is 23 + 4?")
     (True, False)
@@ -93,7 +96,7 @@ def is_echo(answer: str, golds: list[str], prompt: str) -> bool:
 
 
 def _is_unfinished(answer: str, golds: list[str]) -> bool:
-    """Whether a number is asked for and the answer is an expression that still has its value."""
+    """Whether the question asks for a number and the answer is an expression with that value."""
     if not _OPERATION.search(answer) or all(exact(gold) is None for gold in golds):
         return False
     has_sum = _SUM.search(answer) is not None
@@ -109,7 +112,8 @@ def _is_unfinished(answer: str, golds: list[str]) -> bool:
 
 
 def _has_open_angle(answer: str, golds: list[str]) -> bool:
-    """Whether a sine or cosine of a number is left where no gold answer has one: cos 150°."""
+    """Whether the answer keeps a sine or cosine of a number, and no gold answer has one: cos
+    150°."""
     if not _TRIGONOMETRIC.search(answer) or any(map(_TRIGONOMETRIC.search, golds)):
         return False
     ends = [(_values(reading.node) or [reading.node])[-1] for reading in readings(answer)]
@@ -148,7 +152,7 @@ def _is_inverse(node: Node) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether a node is a number or a fraction, with its sign."""
+    """Whether a node is a number or a fraction, possibly with a sign."""
     if node.kind == "mul":
         bottoms = [part for part in node.args if _is_inverse(part) and _is_numeral(part.args[0])]
         others = [part for part in node.args if part not in bottoms and part != tree.MINUS_ONE]
@@ -157,7 +161,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _is_constant(node: Node) -> bool:
-    """Whether there are numbers only in a node."""
+    """Whether a node contains only numbers and constants."""
     names = tree.names(node)
     return all(name[:1].isdigit() or name in tree.CONSTANTS for name in names)
 
@@ -185,7 +189,8 @@ def _has_inner_sum(node: Node) -> bool:
 
 
 def is_written_alike(answer: str, gold: str) -> bool:
-    """Whether two answers are one formula up to brackets and order, or one names what it gives."""
+    """Whether two answers, or the values they state, are the same formula up to brackets and
+    order."""
     return not set(_forms(answer)).isdisjoint(_forms(gold)) or _bare(answer) == _bare(gold)
 
 
@@ -212,12 +217,12 @@ def _bare(text: str) -> str:
 
 @lru_cache(1 << 10)
 def literal_nodes(text: str) -> tuple[Node, ...]:
-    """Read a text without working anything out, each formula in one spelling."""
+    """Read a text without evaluating anything, in one spelling for each formula."""
     return tuple(_respell(reading.node) for reading in readings(text, literal=True))
 
 
 def _respell(node: Node) -> Node:
-    """Write squares as products and 1/2 in a power as a root, and name an index one way."""
+    """Write squares as products and a power of 1/2 as a root, and rename indices to one name."""
     node = tree.rebuild(node, _respell)
     if node.kind == "pow" and node.args[1] == _TWO:
         return tree.mul(node.args[0], node.args[0])
@@ -236,7 +241,7 @@ def _respell(node: Node) -> Node:
 
 
 def _forms(text: str) -> Iterator[Node]:
-    """List an answer and what its equation gives, without signs of degrees and percent."""
+    """Yield an answer and the value of its equation, without degree and percent signs."""
     for node in literal_nodes(text):
         if node.kind == "seq" and node.name in ("", "{}"):
             node = tree.seq("", sorted(node.args))
@@ -249,14 +254,14 @@ def _forms(text: str) -> Iterator[Node]:
 
 
 def _values(node: Node) -> list[Node]:
-    """List the sides of an equation that are more than a name; none of anything else."""
+    """List the sides of an equation that are more than a name; empty for anything else."""
     if node.kind != "relation" or set(node.name.split()) != {"="}:
         return []
     return [side for side in node.args if not _is_label(side)]
 
 
 def _parts(node: Node) -> Iterator[Node]:
-    """List what a formula of a prompt may ask to be worked out: itself, its items, its sides."""
+    """Yield what a prompt's formula may ask for: the formula itself, its items, its sides."""
     yield node
     if node.kind == "relation" or (node.kind == "seq" and not node.name):
         for part in node.args:
@@ -280,7 +285,7 @@ def _hands_back(node: Node, asked: list[Node]) -> bool:
 
 
 def _unwrap(node: Node) -> Node | None:
-    """Take the content of bars, floors or the root of a square."""
+    """Return the content of bars, floors, or the root of a square."""
     if node.kind == "call" and node.name in _WRAPPERS:
         return node.args[0]
     if node.kind == "pow" and node.args[1] == tree.HALF and node.args[0].kind == "mul":
@@ -290,7 +295,7 @@ def _unwrap(node: Node) -> Node | None:
 
 
 def _is_same_formula(answer: Node, formula: Node) -> bool:
-    """Whether two formulas agree whatever their numbers are, the answer being no shorter."""
+    """Whether two formulas agree for any values of their numbers, and the answer is not shorter."""
     if answer.kind in ("relation", "seq") or formula.kind in ("relation", "seq"):
         return _has_same_sides(answer, formula)
     if is_atom(answer) or _num_leaves(answer) < _num_leaves(formula):
@@ -302,7 +307,7 @@ def _is_same_formula(answer: Node, formula: Node) -> bool:
 
 
 def _has_same_sides(answer: Node, formula: Node) -> bool:
-    """Compare equations, inequalities and lists part by part; relations also from the right."""
+    """Compare equations, inequalities and lists part by part, relations also from right to left."""
     if answer.kind != formula.kind or len(answer.args) != len(formula.args):
         return False
     if answer.kind == "relation" and all(map(is_atom, answer.args)) and "=" in answer.name.split():
@@ -320,7 +325,7 @@ def _has_same_sides(answer: Node, formula: Node) -> bool:
 
 
 def is_atom(node: Node) -> bool:
-    """Whether a node is a whole number or a name, with its sign."""
+    """Whether a node is a whole number or a name, possibly with a sign."""
     if node.kind == "mul" and len(node.args) == 2 and tree.MINUS_ONE in node.args:
         node = next(part for part in node.args if part != tree.MINUS_ONE)
     return node.kind in ("number", "symbol") and "/" not in node.name

@@ -1,6 +1,6 @@
-"""Find the answer of a response: the tag, the boxes, or else what it says in words.
+"""Find the answer of a response: in the tag, the boxes, or else in words.
 
-Text inside the thought never counts. Boxes that are joined by a comma or by a few words with "and"
+Text inside the thinking part never counts. Boxes joined by a comma, or by a few words with "and",
 are one answer with several parts; otherwise the last box is the answer. Words beside a tag or box
 may take it back. `prose` finds answers in words.
 """
@@ -16,13 +16,14 @@ from whet.tasks.math.prose import find_in_words
 
 MAX_GAP = 80
 MAX_GAP_WORDS = 5
-"""More characters or words than these between two boxes, and they are two answers."""
+"""If there are more characters or words than this between two boxes, they are two answers."""
 WINDOW = 80
-"""A denial before a box is looked for in this many characters."""
+"""A denial is searched for in this many characters before a box."""
 
 _MARKUP = re.compile(
     r"\\(?:text|mathrm|textbf|mbox|quad|qquad)(?![a-zA-Z])|\\[()\[\],;! ]|[${}&\s]+|\\\\"
 )
+"""LaTeX markup and white space between boxes."""
 _JOINER = re.compile(r",|;|\b(?:and|or|und|et|y)\b|和|或")
 _NEW_THOUGHT = re.compile(
     r"[.!?=]\s|"
@@ -33,19 +34,22 @@ _NEW_THOUGHT = re.compile(
 )
 """Words between two boxes that make them two answers: `so`, `but`, `wait`."""
 _PART = re.compile(r"(?:^|[\s*])(?:\(?[b-h]\)|[(（][2-9][)）])")
+"""The label of a later part: `(b)`, `(2)`."""
 _BOX_NAME = re.compile(r"[A-Za-z]\w{0,3}(?:_\{?\w{1,3}\}?)?\s*=\s*$")
+"""A name before a box: `x_1 =`."""
 _RULED_OUT_BEFORE = re.compile(
     rf"(?:{CONTRACTION}|\b(?:not|never|cannot))(?: be| equal(?: to)?)?"
     r"(?:[\s:*$`\"'(\[{\\]|<answer>)*\Z",
     re.IGNORECASE,
 )
+"""Words before a box that deny it: `is not`."""
 _RULED_OUT_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,12}(?:(?:that|this|it|which) )?"
     r"(?:is|was)(?: (?:also|clearly|obviously|certainly|just))?"
     r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
     re.IGNORECASE,
 )
-"""Behind a box: `is clearly wrong`."""
+"""Words after a box that deny it: `is clearly wrong`."""
 _RETRACTION = re.compile(
     r"(?:[\s*$`\"')\]}.,;:!\\—–-]|</answer>){0,12}(?:(?:but|oh|no|hmm|wait)\W{1,3})?"
     r"(?:(?:just )?kidding|scratch that|correction|oops|on second thought|I meant?\b(?= [^a-z])"
@@ -53,14 +57,14 @@ _RETRACTION = re.compile(
     r"|no\W{1,3}(?:wait|actually)|(?:actually|no)\W{1,3}it(?: is|['’]s)(?=[\s$*\\(]{1,4}[-0-9]))\b",
     re.IGNORECASE,
 )
-"""Behind a box: `scratch that`, `no, wait`, `actually, it is 5`."""
+"""Words after a box that take it back: `scratch that`, `no, wait`, `actually, it is 5`."""
 
 
 def find_answer(text: str, *, in_parts: bool = False, names: tuple[str, ...] = ()) -> Span | None:
     """Find the answer of a response; None if it gives none.
 
-    With `in_parts` the boxes behind (a), (b), ... or (1), (2), ... are one answer, and so are those
-    behind all of `names`.
+    With `in_parts`, the boxes after (a), (b), ... or (1), (2), ... are one answer. The boxes after
+    all of `names` always are.
     """
     is_named = bool(names) and find_named_boxes(visible_text(text) or "", names) is not None
 
@@ -87,7 +91,7 @@ def find_answer(text: str, *, in_parts: bool = False, names: tuple[str, ...] = (
 
 
 def _unless_taken_back(text: str, marked: Span) -> Span | None:
-    """Give a box or tag, what corrects it behind it, or None if it is denied."""
+    """Return a box or tag, or its correction if one follows, or None if it is denied."""
     if _is_ruled_out(text, marked.start, marked.end):
         return None
     end = _find_retraction(text, marked.end)
@@ -99,7 +103,7 @@ def _unless_taken_back(text: str, marked: Span) -> Span | None:
 
 
 def _last_boxes(text: str, in_parts: bool) -> Span | None:
-    """Take the last box, together with those joined to it."""
+    """Return the last box together with the boxes joined to it."""
     boxes = [box for box in find_boxes(text) if box.text.strip()]
     if not boxes:
         return None
@@ -125,7 +129,7 @@ def _last_boxes(text: str, in_parts: bool) -> Span | None:
 
 
 def _is_set_again(boxes: Sequence[Span], text: str) -> bool:
-    """Whether the second of two boxes says the bounds in the first again as an interval."""
+    """Whether the second of two boxes restates the bounds in the first as an interval."""
     first, second = boxes
     gap = text[first.end : second.start]
     return "interval" in gap.lower() and are_same(first.text, second.text)
@@ -140,9 +144,9 @@ def _joins(gap: str) -> bool:
 
 
 def _is_ruled_out(text: str, start: int, end: int) -> bool:
-    """Whether the words beside a box or tag, end exclusive, say that what it holds is wrong.
+    """Whether the words beside a box or tag say that its content is wrong.
 
-    Bounds and conditions beside a box are no denial: `There are at most \\boxed{4}`.
+    Bounds and conditions beside a box are not denials: `There are at most \\boxed{4}`.
     """
     before = text[max(text.rfind("\n", 0, start) + 1, start - WINDOW) : start]
     is_denied_before = _RULED_OUT_BEFORE.search(before) is not None
@@ -150,6 +154,6 @@ def _is_ruled_out(text: str, start: int, end: int) -> bool:
 
 
 def _find_retraction(text: str, end: int) -> int | None:
-    """Find where the words behind an answer that take it back end; None if there are none."""
+    """Find the end of the words that retract the answer before them; None if there are none."""
     match = _RETRACTION.match(text, end)
     return match.end() if match else None

@@ -1,7 +1,7 @@
-"""Read the text of an answer without a grammar: plain numbers, times and dates, tokens.
+"""Read the text of an answer without a grammar: plain numbers, times, dates and tokens.
 
-`exact`, `time_of` and `date_of` read what has one meaning only. `tokens` cuts the rest up for the
-parser; the tables below tell what part a token plays in its grammar. All take linear time.
+`exact`, `time_of` and `date_of` read text that has only one meaning. `tokens` splits the rest for
+the parser, and the tables below say what role each token has in its grammar. All take linear time.
 """
 
 import re
@@ -30,7 +30,7 @@ _PLAIN = re.compile(
     r"|([0-9])\s?([0-9]))"
     r")\s*\$?\s*\.?\s*"
 )
-"""A number alone: `-3.5`, `3/4`, `$\\frac{1}{2}$`."""
+"""A number by itself: `-3.5`, `3/4`, `$\\frac{1}{2}$`."""
 _TIME = re.compile(r"([0-9]{1,2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?(?: ?([ap])\.?m\.?)?")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTH = r"([a-z]{3})[a-z]{0,6}\.?"
@@ -38,7 +38,7 @@ _DATES = (
     re.compile(rf"{_MONTH} ([0-9]{{1,2}})(?:,? ?([0-9]{{4}}))?"),
     re.compile(rf"(?:the )?([0-9]{{1,2}})(?: of)? {_MONTH}(?:,? ?([0-9]{{4}}))?"),
 )
-"""A day, month first or day first, with a year or without."""
+"""A day, with the month first or the day first, with or without a year."""
 _PIECE = re.compile(
     r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+(?![0-9.]))?)"
     r"|(?P<word>[A-Za-z]+)"
@@ -50,6 +50,7 @@ _PIECE = re.compile(
 )
 """One token: `12.5`, `cos`, `\\frac`, `<=`."""
 _THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:(?:,[0-9]{3})+|(?: [0-9]{3})+)(?![0-9/])(?:\.[0-9]+)?")
+"""Groups of thousands: `1,234,567.8`, `12 000`."""
 _ZERO_GROUP = re.compile("[, ]0")
 _TEXTS = word_set(
     "text textbf textit textrm textsf texttt textnormal mathrm mathsf mathbf mathit mathbb mathcal "
@@ -62,14 +63,14 @@ _OVER_ONE = word_set(
     "mathbb mathcal mathfrak mathscr mathbf mathrm vec overline bar hat tilde dot ddot bm "
     "boldsymbol"
 )
-"""Commands that take the next letter where no braces follow."""
+"""Commands that apply to the next letter if no braces follow."""
 _MATHEMATICS = re.compile(r"-?\\(?:frac|sqrt|pi)(?![a-zA-Z])")
 _DEPTHS = {"sign": {"(": 1, "[": 1, ")": -1, "]": -1}, "command": {"{": 1, "}": -1}}
 
 
 @lru_cache(1 << 14)
 def exact(text: str) -> Fraction | None:
-    """Read a number that can be meant in one way only.
+    """Read a number that has only one meaning.
 
     >>> exact(r"\\dfrac{6}{4}"), exact("-.5"), exact("$12$"), exact("1,234")
     (Fraction(3, 2), Fraction(-1, 2), Fraction(12, 1), None)
@@ -85,7 +86,7 @@ def exact(text: str) -> Fraction | None:
 
 
 def decimal(text: str) -> tuple[Fraction, int]:
-    """Read a number, and count its digits where it has a decimal point."""
+    """Read a number, and count its significant digits if it has decimals."""
     mantissa, _, exponent = text.lower().partition("e")
     is_long = len(mantissa) > 2000 or len(exponent) > 5 or abs(int(exponent or 0)) > MAX_EXPONENT
     if is_long or mantissa == ".":
@@ -96,7 +97,7 @@ def decimal(text: str) -> tuple[Fraction, int]:
 
 
 def repeating_decimal(text: str, tail: str | None = None) -> Fraction:
-    """Read a decimal that repeats `tail` without end, or goes on as it ends: 0.1666... is 1/6."""
+    """Read a decimal that repeats `tail`, or its own ending, without end: 0.1666... is 1/6."""
     decimals = text.partition(".")[2]
     if tail is None:
         ends = (decimals[-period:] for period in range(1, len(decimals) // 2 + 1))
@@ -126,7 +127,7 @@ def time_of(text: str) -> int | None:
 
 
 def date_of(text: str) -> tuple[str, int, str] | None:
-    """Read a date as month, day and year, which may be empty."""
+    """Read a date as month, day and year; the year may be empty."""
     words = wording(text) if len(text) < 60 else ""
     for form, (month, day) in zip(_DATES, ((1, 2), (2, 1)), strict=True):
         match = form.fullmatch(words)
@@ -145,10 +146,10 @@ class Token(NamedTuple):
 
 
 def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool]:
-    """List the tokens, and say whether a comma might have been read either way.
+    """List the tokens, and say whether a comma could be read either way.
 
-    A comma before three digits joins thousands outside brackets and separates inside them;
-    `join_thousands` settles it for both.
+    A comma before three digits joins thousands outside brackets and separates items inside them;
+    `join_thousands` forces one reading for both.
     """
     if len(text) > MAX_CHARS:
         raise NotMathError("too long")
@@ -168,7 +169,7 @@ def tokens(text: str, *, join_thousands: bool | None) -> tuple[list[Token], bool
             continue
         token: Token | None = None
         if kind == "number" and (thousands := _THOUSANDS.match(text, position)):
-            is_number = bool(_ZERO_GROUP.search(thousands.group()))  # 2,003 is no list
+            is_number = bool(_ZERO_GROUP.search(thousands.group()))  # 2,003 is not a list
             is_ambiguous = is_ambiguous or not is_number
             if is_number or ((depth == 0) if join_thousands is None else join_thousands):
                 digits = thousands.group().replace(",", "").replace(" ", "")
@@ -217,7 +218,8 @@ def _word_token(word: str, is_spaced: bool) -> Token:
 
 
 def _text_token(text: str, name: str, start: int, is_spaced: bool) -> tuple[Token | None, int]:
-    """Read what a text command wraps; boxes and bare switches leave the braces of mathematics."""
+    """Read the content of a text command; boxes and bare switches leave their braces to the
+    parser."""
     start = _after_spaces(text, start)
     if name in _OVER_ONE and text[start : start + 1].isalnum():
         return Token("text", text[start], is_spaced, name), start + 1
@@ -235,7 +237,8 @@ def _text_token(text: str, name: str, start: int, is_spaced: bool) -> tuple[Toke
 
 
 def _after_group(text: str, start: int) -> int:
-    """Find the end of the brace group that opens at `start`, or of none."""
+    """Find the end of the brace group that opens at `start`; if there is none, the next
+    non-space."""
     start = _after_spaces(text, start)
     if text[start : start + 1] != "{":
         return start
@@ -256,7 +259,7 @@ TokenKey = tuple[str, str]
 
 
 def _keys(names: str) -> set[TokenKey]:
-    r"""Spell tokens briefly: `+` is a sign, `\pm` a command, `in` a word."""
+    r"""Read tokens from short names: `+` is a sign, `\pm` a command, `in` a word."""
     keys = set()
     for name in names.split():
         kind = "word" if name.isalpha() else "sign"
@@ -288,7 +291,7 @@ SIDES = {
     "lfloor": ("rfloor", "floor"),
     "lceil": ("rceil", "ceil"),
 }
-"""Bars that open: what closes them, and the function they mean."""
+"""Opening bars: what closes each, and the function it means."""
 SUCH_THAT = _keys(r"| \mid : \| \vert")
 SEPARATORS = _keys(f", ; {ROW}")
 PREFIX_SIGNS = {("sign", "+"): 1, ("sign", "-"): -1}
@@ -320,5 +323,5 @@ LEAF_COMMANDS = {*words.FUNCTIONS, *words.OPAQUE, *NAMED_SYMBOLS, *BINOMIALS, "f
 LEAF_KINDS = ("number", "name", "word", "text", "begin")
 MATRICES = words.word_set("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix array smallmatrix")
 FUNCTION_NAMES = frozenset("fghpqFGHIPQRSTV")
-"""Letters that name functions: before a number in brackets they are no factors."""
+"""Letters that name functions; before a number in brackets they are not factors."""
 LEAD_WORDS = words.word_set("approximately about roughly exactly nearly around usd eur rmb rs")

@@ -1,4 +1,4 @@
-"""Whether two texts mean the same, `1/2` and `0.5`, and remarks that only say an answer again."""
+"""Compare texts by meaning, such as `1/2` and `0.5`, and cut remarks that restate an answer."""
 
 import re
 from collections.abc import Sequence
@@ -35,29 +35,29 @@ _MORE_THAN_CHECK = re.compile(
     + rf"|{CONTRACTION}|[≠✗✘❌?]|\\neq?(?![a-z])|!=",
     re.IGNORECASE,
 )
-"""With it a line that checks an answer may change it."""
+"""If a line that checks an answer has one of these, it may change the answer."""
 _NUMERICALLY = re.compile(
     r"(?:,? (?:which )?is the exact (?:value|answer|result|form))? "
     r"\((?:(?:which is|or),? )?(?:numerically|approximately|approx\.?|about|roughly|as a decimal)\b"
     r"[,:]? ?(?:(?:about|approximately|equal to) )?([^()\n]{1,40})\)[\s.]*\Z",
     re.IGNORECASE,
 )
-"""Behind an exact value the same one in decimals: ` (numerically ≈ 3.68)`."""
+"""After an exact value, its decimal form: ` (numerically ≈ 3.68)`."""
 _FROM_TO = re.compile(
     r",? \(?(?:i\.e\.|that is|in words|meaning),? (?:from|between) ([^,;()\n]{1,60})"
     r"(?:[,;)][^\n]{0,80}|\.?)\Z",
     re.IGNORECASE,
 )
-"""Behind an interval the same one in words: `, i.e. from 2 up to 3`."""
+"""After an interval, its ends in words: `, i.e. from 2 up to 3`."""
 _AGAIN = re.compile(r",? \(?(?:i\.e\.|that is\b|in words\b|meaning\b|which means\b)[^0-9$\\]*\Z")
-"""At the end it says the answer again in words: `, i.e. both are the same`."""
+"""At the end, the answer again in words: `, i.e. both are the same`."""
 _INTERVAL = re.compile(r"[(\[][^()\[\]\n]{1,40}[)\]]\Z")
 _SIGNED = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _ABOUT = re.compile(r"\\approx|[≈~$]")
 
 
 def meaning_of(text: str) -> object:
-    """Reduce a text to what it means: a mixed number and its fraction are the same."""
+    """Reduce a text to its meaning; a mixed number and its fraction have the same one."""
     meanings = readings(text)
     return meanings[0].node._replace(digits=0) if meanings else normal(text)
 
@@ -68,7 +68,8 @@ def are_same(one: str, other: str) -> bool:
 
 
 def is_restated(line: str, before: Span, after: Span, words: str) -> bool:
-    """Whether two pieces mean the same; the second with what follows it, as in `36, or 6^2`."""
+    """Whether two pieces mean the same, the second together with the rest of its clause: `36, or
+    6^2`."""
     clause = _CLAUSE_END.search(line, after.end)
     whole = line[after.start : clause.start() if clause else None]
     others = readings(whole) or readings(after.text)
@@ -86,14 +87,14 @@ def _share_meaning(ones: Sequence[Reading], others: Sequence[Reading], rules: Ma
 
 
 def _meanings(node: Node) -> tuple[Node, ...]:
-    """Read a percentage as its number and as hundredths."""
+    """Read a percentage as its number and as a fraction of one."""
     if node.kind != "call" or node.name != "percent":
         return (node,)
     return node.args[0], tree.divide(node.args[0], tree.make_number(100))
 
 
 def cut_remark(text: str) -> str:
-    """Cut off a last line that checks the answer, or words that say it again.
+    """Cut off a last line that checks the answer, or words that restate it.
 
     >>> cut_remark("It rises on $[2, 3]$, i.e. from $x=2$ up to $x=3$.")
     'It rises on $[2, 3]$'
@@ -111,7 +112,7 @@ def cut_remark(text: str) -> str:
 
 
 def cut_words_again(answer: Span) -> Span:
-    """Cut off the words that say a formula again.
+    """Cut off words that restate a formula.
 
     >>> cut_words_again(Span(text="a = b, i.e. both are the same", start=0, end=29)).text
     'a = b'
@@ -123,7 +124,7 @@ def cut_words_again(answer: Span) -> Span:
 
 
 def _last_formula(text: str) -> str | None:
-    """Take the formula or interval that ends a text."""
+    """Return the formula or interval that ends a text."""
     formulas = find_formulas(text)
     if formulas and not text[formulas[-1].end :].strip(" $*\\)]"):
         return formulas[-1].text
@@ -139,7 +140,7 @@ def _has_ends(interval: str, words: str) -> bool:
 
 
 def _is_near(exact: str, words: str) -> bool:
-    """Whether words hold one number, and it is near an exact value."""
+    """Whether words have exactly one number, which is close to an exact value."""
     numbers = [one.text for one in find_numbers(_ABOUT.sub(" ", words))]
     return len(numbers) == 1 and any(
         same_tree(one.node, other.node, _NEAR)

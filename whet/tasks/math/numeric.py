@@ -1,9 +1,9 @@
-"""Whether two expressions have the same value, exactly or within the precision that is asked for.
+"""Decide whether two expressions have the same value, exactly or within the requested precision.
 
-Rationals are compared exactly, the rest by evaluation at random points: forty agreeing digits at
-three points are taken as equality, with as many more as the smallest term of a sum is below the
-largest. Where floors, factorials and the like make whole numbers matter, there are more points, and
-unknowns such as n are whole.
+Rationals are compared exactly. Everything else is evaluated at random points: about forty agreeing
+digits at three points count as equality, with extra digits if the terms of a sum differ widely in
+size. Expressions with floors, factorials and the like are evaluated at more points, where unknowns
+such as n are whole numbers.
 """
 
 import math
@@ -30,7 +30,7 @@ from whet.tasks.math.value_at_point import (
 NUM_POINTS = 3
 _JUMPS = frozenset(("floor", "ceil", "mod", "gcd", "lcm", "factorial", "binom"))
 FLOAT_DIGITS = 15
-"""A decimal this long is what a program printed: its last digits are noise."""
+"""Decimals this long are printed by a program, and their last digits are noise."""
 _FLOAT_NOISE = Fraction(1, 10**12)
 _HYPERBOLIC = ("sinh", "cosh", "tanh")
 _LARGE_C = tree.symbol("C")
@@ -38,14 +38,15 @@ _SMALL_C = tree.symbol("c")
 
 _EXACT_CALLS = ("abs", "floor", "ceil", "factorial", "binom", "gcd", "lcm")
 _ROUNDING = 0.01
-"""A decimal this close to what it is set equal to may be rounded."""
+"""A decimal this close to the other side of an equality may be a rounding of it."""
 
 MIN_SPREAD = 24
-"""Terms of a sum closer than this, as a power of two, need no more digits."""
+"""If the terms of a sum differ in size by less than this power of two, no extra digits are
+needed."""
 MAX_DENOMINATOR = 64
-"""A number with a longer denominator, in bits, has digits that need as many more."""
+"""A number whose denominator has more bits needs as many extra bits of precision."""
 MAX_DIGITS = 6000
-"""Where more would be needed to tell two values apart, they are not compared."""
+"""If two values would need more digits than this to be told apart, they are not compared."""
 
 
 class MathConfig(Config):
@@ -53,11 +54,11 @@ class MathConfig(Config):
 
     name: Literal["math"] = "math"
     percent: Literal["unit", "value", "both"] = "unit"
-    """What 50% is: "unit", the number 50 with a sign that may be left out, or 0.5 where neither
-    the question nor the gold answer speaks of percent; "value", 0.5; "both", either of them."""
+    """What 50% is: "unit", the number 50 with a sign that may be left out, or 0.5 if neither the
+    question nor the gold answer mentions percent; "value", 0.5; "both", either of them."""
     units: Literal["agree", "ignore", "same"] = "agree"
-    """Units after a number: "agree", they may be left out but not contradict the gold answer or,
-    where that has none, the question; "ignore"; "same", they must be given."""
+    """Units after a number: "agree", they may be left out, but may not contradict the gold answer
+    or, if that has none, the question; "ignore"; "same", they must be given."""
     order: Literal["free", "fixed"] = "free"
     """Whether a list without brackets may be given in any order. Sets always may, tuples and
     answers to the parts (a), (b), ... of a question never."""
@@ -65,16 +66,16 @@ class MathConfig(Config):
     """Whether x = 2 is also given by 2: "drop" says yes, "keep" asks for the equation."""
     echo: Literal["wrong", "right"] = "wrong"
     """The verdict on a formula of the prompt that is repeated instead of worked out, if its value
-    is right: 23 + 4 for 27. Any expression with work left counts like that if a number is asked
-    for."""
+    is right: 23 + 4 for 27. If the question asks for a number, any expression with work left is
+    treated the same way."""
     rounded_digits: int = Field(default=6, ge=0)
-    """A decimal counts as a fraction or root if it has this many significant digits, all right; 0
-    never accepts one."""
+    """A decimal is accepted for a fraction or root if it has this many significant digits, all
+    correct; 0 never accepts one."""
     tolerance: float = Field(default=0.0, ge=0, lt=1e300)
-    """The relative error that is right for every problem; a problem's own `tolerance` or `error`
-    comes on top."""
+    """The relative error that is accepted for every problem; a problem's own `tolerance` may be
+    larger, and its `error` is accepted as well."""
     error: float = Field(default=0.0, ge=0, lt=1e300, json_schema_extra=CONSTANT)
-    """The absolute error that is right for a problem; only its payload sets it."""
+    """The absolute error that is accepted; only a problem's payload sets it."""
 
 
 def same_scalar(gold: Node, answer: Node, rules: MathConfig) -> bool:
@@ -109,7 +110,7 @@ def _same_ratio(gold: Node, answer: Node) -> bool:
 
 
 def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
-    """Spell the constant of integration one way: + c is + C."""
+    """Spell the constant of integration one way: + c as + C."""
     for one, other in ((gold, answer), (answer, gold)):
         if one.kind != "add" or other.kind != "add":
             continue
@@ -120,12 +121,12 @@ def _with_one_constant(gold: Node, answer: Node) -> tuple[Node, Node]:
 
 
 def _with_common_log(node: Node) -> Node:
-    """Read a logarithm without a base as one to base ten; `value` reads it as the natural one."""
+    """Read a logarithm without a base as base ten; `value` reads it as the natural logarithm."""
     return tree.replace_calls(node, "log", lambda call: call._replace(name="log10"))
 
 
 def _is_rounded(gold: Node, answer: Node, rules: MathConfig) -> bool:
-    """Whether one side is a decimal that gives the other to all of its many digits."""
+    """Whether one side is a long decimal that agrees with the other in all its digits."""
     if gold.digits and answer.digits:
         longest = max(gold.digits, answer.digits)
         size = max(abs(gold.value), abs(answer.value))
@@ -144,7 +145,7 @@ def _is_rounded(gold: Node, answer: Node, rules: MathConfig) -> bool:
 
 
 def is_rounding(exact: Node, decimal: Node) -> bool:
-    """Whether a decimal is a constant, rounded to the places it has."""
+    """Whether a decimal is a constant rounded to the decimal's number of places."""
     if not decimal.digits or exact.digits:
         return False
     known = _real_constant(exact)
@@ -178,7 +179,7 @@ def _real_constant(node: Node) -> Fraction | None:
 
 
 def _last_place(decimal: Node) -> Fraction:
-    """Give the value of the last digit of a decimal: 0.01 for 3.14."""
+    """Return the place value of a decimal's last digit: 0.01 for 3.14."""
     size = abs(decimal.value)
     if not size:
         return Fraction(0)
@@ -193,8 +194,7 @@ def _last_place(decimal: Node) -> Fraction:
 def same_value(a: Node, b: Node) -> bool | None:
     """Compare two expressions; None if they cannot be evaluated.
 
-    A point where both stay real decides; branches of complex roots are looked at only if there is
-    no such point.
+    Points where both stay real decide; complex values count only if there are no such points.
     """
     if a == b or a.kind == b.kind == "number":
         return a.value == b.value
@@ -237,7 +237,7 @@ def _has_jumps(node: Node) -> bool:
 
 
 def _num_digits(point: int, *nodes: Node) -> int:
-    """Count the digits that show the smallest term of each sum, number and argument."""
+    """Count the digits needed for the smallest term of each sum, number and argument to matter."""
     num_bits = 0
     num_written = 0
     for part in (part for node in nodes for part in tree.walk(node)):
@@ -271,7 +271,7 @@ def _is_real(node: Node, point: int) -> bool:
 
 
 def contradicts_itself(answer: Node) -> bool:
-    """Whether a chain sets values equal that are not, as x = 41 = 42 does."""
+    """Whether a chain equates values that differ: x = 41 = 42."""
     chains = [part for part in tree.walk(answer) if part.kind == "relation"]
     return any(_has_unequal_sides(chain) for chain in chains)
 
@@ -289,7 +289,8 @@ def _has_unequal_sides(relation: Node) -> bool:
 
 
 def _is_unequal(a: Node, b: Node) -> bool:
-    """Whether two sides surely differ; a decimal may be rounded, and x^2 = 4 holds for some x."""
+    """Whether two sides certainly differ; a decimal may be rounded, and x^2 = 4 holds for some
+    x."""
     if tree.symbols(a) != tree.symbols(b):
         return False
     if (a.kind == "seq") != (b.kind == "seq") or (a.kind == "seq" and not a.args and b.args):
@@ -303,7 +304,7 @@ def _is_unequal(a: Node, b: Node) -> bool:
 
 
 def ratio_sign(a: Node, b: Node) -> int:
-    """Give the sign of the constant that a is times b; 0 if there is none or it has no sign."""
+    """Return the sign of the constant ratio of a to b; 0 if there is none or it is not real."""
     ratios = []
     for point in range(len(POINT_SCALES)):
         try:
@@ -331,7 +332,7 @@ def _is_close(left: Number, right: Number) -> bool:
 
 
 def _limit(num_spare: int) -> Number:
-    """Give the size of what the last digits but `num_spare` of the precision in use can show."""
+    """Return the smallest difference visible at this precision with `num_spare` digits spare."""
     return CONTEXT.mpf(10) ** (num_spare - CONTEXT.dps)
 
 
@@ -350,7 +351,7 @@ def _constant(node: Node) -> Number:
 
 
 def read_residue(node: Node) -> Node:
-    """Read 7^100 = 1 (mod 5) as 1; anything else stays as it is."""
+    """Read 7^100 = 1 (mod 5) as 1; return anything else unchanged."""
     first, *_, last = node.args
     if last.name != "modulo" or any(part.kind != "number" for part in (first, *last.args)):
         return node

@@ -23,13 +23,13 @@ MAX_TERMS = 100
 
 _FROM_TO = re.compile(r"_\{([a-z])=(-?[0-9]{1,6})\} \^\{?([0-9]{1,6})\}?")
 _ALL_TEXT = re.compile(r"\\(?:text|textbf|textrm|mbox)\s?\{\s?([-+]?[0-9][^{}\\]*)\}")
-"""Numbers that are a whole text: `\\text{12 and 15}`."""
+"""Numbers in one text command: `\\text{12 and 15}`."""
 _REALS = tree.symbol("field R")
 _ALL_REALS = tree.seq("()", (tree.negative(tree.INFINITY), tree.INFINITY))
 _ITEM_START = re.compile(
     r"[\s$]*(?:[0-9A-Za-z({\[|√π]|\\(?:[dtc]?frac|sqrt|pi|infty|binom|vec|mathbf|left|[({])|\Z)"
 )
-"""A line that starts otherwise goes on with the one before."""
+"""How an item may start; a line that starts otherwise continues the line before."""
 _UNNAMED = tree.symbol("")
 """The missing left side in `> 3`."""
 
@@ -45,8 +45,8 @@ class Reading(NamedTuple):
 def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
     """Read an answer in every way it can be meant; empty if it is not mathematics.
 
-    `1,234` is a number and also a list. A `literal` reading works nothing out: its numerals above
-    one are symbols, so that 23 + 4 is 4 + 23 but not 27.
+    `1,234` is a number and also a list. A `literal` reading evaluates nothing: numerals above one
+    are symbols, so that 23 + 4 is 4 + 23 but not 27.
     """
     if "\n" in text and (items := _list_lines(text)):
         return readings(items, literal=literal)
@@ -71,7 +71,8 @@ def readings(text: str, *, literal: bool = False) -> tuple[Reading, ...]:
 
 
 def _list_lines(text: str) -> str:
-    """Put commas between lines that are an answer each; empty if they are none or go on."""
+    """Put commas between lines that are one answer each; empty if they are not or if one
+    continues."""
     lines = [line for line in text.splitlines() if line.strip(" \t$")]
     if len(lines) < 2 or not all(_ITEM_START.match(line) and readings(line) for line in lines):
         return ""
@@ -81,9 +82,9 @@ def _list_lines(text: str) -> str:
 class Parser:
     """Reads the tokens of one answer from left to right; one method per rule of the grammar.
 
-    `units` gathers the words after numbers, and `units_end` is the position after the last of
-    them. `num_bars` counts the bars that are open. `is_in_chain` is set after the first sign of a
-    relation, `is_before_condition` before the bar of a set.
+    `units` gathers the words after numbers, and `units_end` is the position after the last of them.
+    `num_bars` counts the bars that are open. `is_in_chain` is set after the first relation sign,
+    `is_before_condition` before the bar of a set.
     """
 
     def __init__(self, tokens: list[Token], *, literal: bool = False) -> None:
@@ -160,14 +161,15 @@ class Parser:
         return token[0] == "join" or token in lexer.SEPARATORS
 
     def _take_separator(self) -> Token:
-        """Take a separator; a word that joins, as in `1 or 2`, comes before an item."""
+        """Take a separator; a joining word, as in `1 or 2`, must come before an item."""
         token = self.take()
         if token.kind == "join" and (self._at_separator() or self.position == len(self.tokens)):
             raise NotMathError(f"nothing follows {token.text!r}")
         return token
 
     def _at_equation(self) -> bool:
-        """Whether a new equation follows: in `x = 1 y = 2` y is no factor of the first value."""
+        """Whether a new equation follows: in `x = 1 y = 2`, y is not a factor of the first
+        value."""
         token = self.tokens[self.position]
         if token.kind != "name" or not token.is_spaced:
             return False
@@ -401,7 +403,8 @@ class Parser:
         return True
 
     def _at_unit(self) -> bool:
-        """Whether a unit follows; a text after one that is no unit is a second answer."""
+        """Whether a unit follows; a text after another text that is not a unit is a second
+        answer."""
         if self.position in (0, len(self.tokens)):
             return False
         token = self.tokens[self.position]
@@ -477,7 +480,7 @@ class Parser:
         if is_digit and kind == "number" and len(text) > 1 and text[0].isdigit():
             self.tokens[self.position] = Token("number", text[1:], False)
             return self._numeral(Fraction(int(text[0])))
-        if kind == "number":  # 6 in log_6 1/36 is no part of a mixed number
+        if kind == "number":  # 6 in log_6 1/36 is not part of a mixed number
             self.position += 1
             return self._numeral(*decimal(text))
         if token in lexer.PREFIX_SIGNS:
@@ -631,7 +634,7 @@ class Parser:
         return written_out or tree.call(name, *map(tree.symbol, bounds), body)
 
     def _group(self) -> list[str]:
-        """Take one token, or a brace group as it is written."""
+        """Take one token, or a brace group as written."""
         start = self.position
         depth = 0
         while self.position == start or depth > 0:
@@ -730,7 +733,7 @@ def _both_signs(node: Node) -> list[Node]:
 
 
 def _write_out(name: str, bounds: str, body: Node) -> Node | None:
-    """Write out a sum or product between whole numbers that are not far apart; None for others."""
+    """Write out a sum or product over a short range of whole numbers; None otherwise."""
     match = _FROM_TO.fullmatch(bounds)
     if match is None or name not in ("sum", "prod"):
         return None
@@ -761,7 +764,8 @@ def _is_unit_text(token: Token) -> bool:
 
 
 def _is_unit_word(token: Token) -> bool:
-    """Whether a word after a number is a unit: a known one, or a longer word by itself."""
+    """Whether a word after a number is a unit: a known word, or a longer word separated by a
+    space."""
     text = token.text
     if token.kind != "word" or text in words.FUNCTIONS or text in lexer.NAMED_SYMBOLS:
         return False

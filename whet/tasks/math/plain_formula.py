@@ -1,7 +1,7 @@
 """Find the formula in plain text that ends a line: `the n-th term is 3n + 2`, `so x = **√2**`.
 
-It goes back from the end of the line to the last word that belongs to no formula. Numbers with or
-without a unit are no formulas here; `prose` finds them.
+It searches backwards from the end of the line to the last word that is not part of a formula.
+Numbers with or without a unit do not count as formulas here; `prose` finds those.
 """
 
 import re
@@ -28,7 +28,7 @@ _PROSE = re.compile(
     rf"|(?i:{_SMALL_WORDS}))(?![A-Za-z_(])"
     r"|(?<![A-Za-z0-9_)\]}+*/^√-] )(?<![A-Za-z0-9_)\]}+*/^√-])\b[aAI](?= )"
 )
-"""A word of three letters or more that is no function, a short one in use, or an article."""
+"""A word of three letters or more that is not a function, a common short word, or an article."""
 _JOINER = re.compile(r"(?:,\s*)?\b(?:and|or)\s*\Z")
 _REASON = re.compile(
     r",? (?:by|using|via|from|since|because|as|for|where|when|which|after|valid)\b[^=\n0-9+²³]*\Z"
@@ -36,17 +36,23 @@ _REASON = re.compile(
     r"| \((?:by|using|via|from|since|because|as|where|when|for|after)\b[^()=\n]*\)\Z",
     re.IGNORECASE,
 )
+"""A reason or condition that ends a line: ` by symmetry`, `, where n is odd`."""
 _UNITS = sorted(word for word in {*UNIT_WORDS} - {"in"} if word.isascii() and len(word) > 1)
 _CLOSING_UNIT = re.compile(
     rf"\s(?:(?:square|cubic) )?(?:units?|{'|'.join(_UNITS)})(?:\^?[23²³])?\Z", re.IGNORECASE
 )
+"""A unit that ends a line: ` square cm`, ` meters^2`."""
 _SENTENCE_END = re.compile(r"[.!] +(?=[A-Z])")
 _JOINT = re.compile(r"(?<![<>!≠])=(?!=)|:|→|⇒|->|=>|∈")
+"""What a formula may follow: `=`, `:`, an arrow."""
 _NAME = re.compile(
     r"[A-Za-z](?:_?\{?\w{1,3}\}?|['’]{1,3})?(?:\([A-Za-z0-9, ]{1,9}\))?|d[A-Za-z]/d[a-z]"
 )
+"""The left side of an equation: `x_{1}`, `f(n)`, `dy/dx`."""
 _SYMBOL = re.compile(rf"(?<![A-Za-z])(?:[A-Za-z]|{_FUNCTIONS})(?![A-Za-z])|[πθφαβλ√]")
+"""A symbol: a letter by itself, a function, a Greek letter."""
 _WORKS = re.compile(r"[-+−*·×/^√²³⁴⁵ⁿ()<>≤≥±!]|[0-9)]\s?[a-zπθ√]|(?:ln|log|sin|cos|tan|exp) ")
+"""A sign that the text is more than a name or number."""
 _SUM = re.compile(r"[0-9)]\s+[-−/]\s+[0-9(]|[0-9)]\s*[+*·×^]\s*[0-9(]")
 _UNFINISHED = re.compile(r"[-−]?[0-9][0-9.,]*(?:\s*[-+−*·×/]\s*[0-9][0-9.,]*)+")
 """A sum or product of numbers that is not worked out."""
@@ -56,13 +62,15 @@ _WITH_UNIT = re.compile(
     r"(?:\^?[23²³])?"
     r"|[0-9:.]+\s?[ap]\.?m\.?"
 )
+"""A number with a unit or a time of day: `5 m/s`, `3:30 pm`."""
 _HINDERS = re.compile(r"[$\\°?≠≈~|#@]|https?:")
+"""Signs that plain formulas do not have."""
 _BEFORE_LIST = re.compile(r"(?:\bare|:|=)\s*\Z", re.IGNORECASE)
 _NO_LEAD = re.compile(
     r"\b(?:and|or|plus|minus|times|over|per|of|than|from|between|about|not|times)\s*\Z",
     re.IGNORECASE,
 )
-"""A word before a formula of which the formula is only a part."""
+"""A word before a formula that shows the formula is incomplete."""
 _DENIED = re.compile(rf"{any_of(DENIAL, FALSE, UNSURE, SUPPOSED)}|{CONTRACTION}", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;:.!]\s|\b(?:so|thus|hence|therefore|then)\b", re.IGNORECASE)
 _EQUATION = re.compile(
@@ -77,14 +85,15 @@ _SPOKEN = re.compile(
     rf"(?:(?!{_NUMBER_WORD})[^.!?0-9$\\,;:])*[.!]?\Z",
     re.IGNORECASE,
 )
-"""A last sentence that sums up with one number, in words: `In total she reads five books.`"""
+"""A last sentence that sums up with one number word: `In total she reads five books.`"""
 _MARKS = re.compile(r"\*\*|`")
 
 
 def closing_formula(line: Span) -> Span | None:
     """Find the formula that ends the last sentence of a line, or several joined by `and`.
 
-    A sum of numbers that is not worked out is no answer: then all of the line is given.
+    If the formula is a sum or product of numbers that is not worked out, the whole line is
+    returned, which is not a right answer.
 
     >>> closing_formula(Span(text="So the term is **3n + 2**.", start=0, end=26)).text
     '3n + 2'
@@ -116,7 +125,7 @@ def closing_formula(line: Span) -> Span | None:
 
 
 def closing_number_word(line: Span) -> Span | None:
-    """Find the one number, in words, of a last sentence that sums up.
+    """Find the one number word in a last sentence that sums up.
 
     >>> closing_number_word(Span(text="In total she reads five books.", start=0, end=30)).text
     'five'
@@ -128,7 +137,7 @@ def closing_number_word(line: Span) -> Span | None:
 
 
 def _closing_equation(text: str, begin: int, line: Span) -> Span | None:
-    """Take an equation that ends in a number, where the text calls it one."""
+    """Return an equation that ends in a number, if the text calls it an equation."""
     start = max((word.end() for word in _PROSE.finditer(text)), default=0)
     equation = text[start:].strip(" :")
     is_one = _EQUATION.search(text, 0, start) is not None and equation.count("=") == 1
@@ -142,7 +151,7 @@ def _closing_equation(text: str, begin: int, line: Span) -> Span | None:
 
 
 def _ending_formula(text: str) -> Span | None:
-    """Take the last formula or number of a text, with its name where it has one: `x = 2 + √3`."""
+    """Return the last formula or number of a text, with its name if it has one: `x = 2 + √3`."""
     start = max((word.end() for word in _PROSE.finditer(_without_unit(text))), default=0)
     start = max(start, len(text) - _MAX_FORMULA)
     if _HINDERS.search(text, start):
@@ -162,7 +171,7 @@ def _ending_formula(text: str) -> Span | None:
 
 
 def _are_alike(parts: Sequence[Span], text: str) -> bool:
-    """Whether formulas side by side are one answer: all behind the same name, or behind `are`."""
+    """Whether adjacent formulas are one answer: all after the same name, or all after `are`."""
     names = {part.text.partition("=")[0].strip() if "=" in part.text else "" for part in parts}
     is_choice = any("or" in text[one.end : two.start].split() for one, two in pairwise(parts))
     if len(names) > 1:

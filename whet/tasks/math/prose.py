@@ -1,8 +1,8 @@
-"""Find the answer that a response gives in words: behind a mark, or else at the end of the text.
+"""Find the answer that a response gives in words: after a marker, or else at the end of the text.
 
-A line that states an answer and offers another one too, or takes it back, is an answer as a whole,
-and so no right one: `3 or maybe 4`, `3; no, 4`. The same answer in another form is no hedge: `1/2,
-or 50%`.
+If a line states an answer and also offers another, or takes it back, the whole line is the answer,
+and so it is wrong: `3 or maybe 4`, `3; no, 4`. The same answer in another form is not a hedge:
+`1/2, or 50%`.
 """
 
 import re
@@ -38,11 +38,11 @@ from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
 MAX_BARE = 600
 """A response up to this many characters, in one line, may be an answer by itself."""
 MAX_LINE = 2000
-"""Of a longer last line, only this many characters at its end are searched."""
+"""If the last line is longer, only this many characters at its end are searched."""
 MAX_LINES = 20
 """Largest number of answers given one per line."""
 MAX_TURN_WORDS = 3
-"""More words than this between the turn and a number, and the number belongs to something else."""
+"""If there are more words between the turn and a number, the number belongs to something else."""
 
 _HEADING_END = re.compile(
     r":[ \t*]*\n|^[ \t]*(?:#{1,6} [^\n]{1,60}|\*\*[A-Za-z ]{3,60}\*\*)[ \t]*\n", re.MULTILINE
@@ -54,7 +54,7 @@ _ITEMS_NAME = re.compile(
 )
 _BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
-"""A box that is opened at the end and never closed: the response was cut."""
+"""A box that is opened at the end but never closed, because the response was cut off."""
 _DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
 """The end of a formula on separate lines."""
 _OBJECT = re.compile(
@@ -67,7 +67,7 @@ _VALUE = re.compile(
 )
 _DENIED = re.compile(rf"[\s*:]*(?:=|{any_of(DENIAL, 'between|either')})", re.IGNORECASE)
 _CODE = re.compile(r"__[a-z]|[a-z_]\(['\"]|\[['\"]|\)\.[a-z]")
-"""A line of program text states no answer, whatever number it ends in."""
+"""Program text; a line of it states no answer, even if it ends in a number."""
 _OPTION = re.compile(r"[\s*(]*[A-J][).:]+\s*[^\n=]{1,40}")
 """An option with its letter: `C) 27`."""
 _QUESTION = re.compile(
@@ -82,7 +82,7 @@ _LAST_WORD = re.compile(
     r"(?:\*\*([^*\n]{2,60})\*\*|([A-Za-z]{2,20}))[\s.!]*$",
     re.IGNORECASE,
 )
-"""The one word, or the words in bold, that end a line: `So the day is **Tuesday**.`"""
+"""The single word, or the bold words, that end a line: `So the day is **Tuesday**.`"""
 _NO_LAST_WORD = re.compile(
     any_of(DENIAL, FALSE, CHOICE, UNSURE, "no|believe|what|which|who|why|correct|true|false")
     + rf"|{CONTRACTION}|\?",
@@ -95,25 +95,25 @@ _ASIDE = re.compile(
     r"|is|are|has|have|get)\b)",
     re.IGNORECASE,
 )
-"""From here a line says where or why, and concludes nothing: `5, attained when x = 2`."""
+"""The start of a clause that only says where or why: `5, attained when x = 2`."""
 _BESIDES = re.compile(
     r"\s\(and (?:the|his|her|its|their) (?!other|second|negative|next)[^()]{1,60}\)[\s.*]*\Z"
 )
-"""At the end it tells of something else: ` (and the 7th grade 8)`."""
+"""A final remark about something else: ` (and the 7th grade 8)`."""
 _MANY = re.compile(r"\b(?:are|were|answers|solutions|roots|zeros|values|and|or)\b", re.IGNORECASE)
 _ROUGHLY = re.compile(
     r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )
-"""Behind a piece it says that the piece is rough."""
+"""After a piece, this says that it is approximate."""
 _ALIGNED = re.compile(
     r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
 )
 _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
-"""A number in the last line that follows one of these is part of something else."""
+"""If a number in the last line follows one of these, it is part of something else."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
-"""Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
+"""After a piece, this shows that it is part of a quotient; whole quotients are read before."""
 _NAMED = re.compile(r"[A-Z][a-z]{2,15} [0-9]{1,4}")
-"""A thing with its number: Shop 3."""
+"""A thing with a number: Shop 3."""
 _FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
 _JOINT = re.compile(
     r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
@@ -125,13 +125,13 @@ _ON_A_PART = re.compile(
     r"[\s$*\\)]{0,4}(?:is|are)(?: (?:an?|also|itself|already|indeed))* (?:prime|composite|odd|even"
     r"|positive|negative|coprime|relatively prime|irreducible|square-?free|perfect|divisible)\b"
 )
-"""Behind a number it says no more than a property of it."""
+"""After a number, this states only a property of it."""
 _GROWN = re.compile(
     r"(?:\{,\}[0-9]{3})+(?![0-9])|\s?/\s?[0-9]+(?![0-9])"
     r"|:[0-5][0-9](?![0-9:])(?:\s?[ap]\.?m\b\.?)?",
     re.IGNORECASE,
 )
-"""What may go on after a number: groups of thousands, a denominator, the minutes of a time."""
+"""What may continue a number: groups of thousands, a denominator, the minutes of a time."""
 _NAMED_UNITS = sorted(
     word for word in {*UNIT_WORDS} - {"square", "sq", "cubic", "second"} if word.isascii()
 )
@@ -149,11 +149,11 @@ _SAME = re.compile(
     r"|as a (?:decimal|percentage|percent))[\s,:$*]*)?",
     re.IGNORECASE,
 )
-"""Between two pieces it says that the second is the first in another form: `3/8, or 37.5%`."""
+"""Between two pieces, this introduces the first in another form: `3/8, or 37.5%`."""
 
 
 def find_in_words(text: str) -> Span | None:
-    """Find an answer that is neither tagged nor boxed: all of a line, an object, a list, a line."""
+    """Find an answer without a tag or box: the whole text, an object's field, a list, or a line."""
     text = cut_remark(text)
     whole = text.strip()
     is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
@@ -167,11 +167,11 @@ def find_in_words(text: str) -> Span | None:
 
 
 def _behind_mark(text: str) -> Span | None:
-    """Find the answer behind the last mark that gives one, or else in the last line."""
+    """Find the answer after the last marker that gives one, or else in the last line."""
     marks = find_marks(text)
     while marks and COMMENT.match(marks[-1].text):
         comment = marks.pop()
-        if IS_FALSE.search(comment.text):  # what was marked before is taken back
+        if IS_FALSE.search(comment.text):  # it takes back what was marked before
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
@@ -194,7 +194,8 @@ def _in_items(text: str) -> Span | None:
 
 
 def _in_object(text: str) -> Span | None:
-    """Find the answer of a JSON object that ends the response; empty if it has no such key."""
+    """Find the answer in a JSON object that ends the response; empty unless exactly one key has
+    it."""
     whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
     if whole is None:
         return None
@@ -225,7 +226,7 @@ def _in_last_line(text: str) -> Span | None:
 
 
 def _last_display(text: str) -> Span | None:
-    """Take a formula over several lines that ends the text; of aligned lines the last."""
+    """Return a formula over several lines that ends the text; the last line of aligned ones."""
     if not text.rstrip(" \t\n.*`").endswith(("$", "\\]", "\\)")):
         return None
     formulas = find_formulas(text)
@@ -241,7 +242,7 @@ def _last_display(text: str) -> Span | None:
 
 
 def _in_marked_line(text: str, line: Span) -> Span | None:
-    """Find the answer behind a mark: its first sentence, else the first piece of that."""
+    """Find the answer after a marker: its first sentence, or else the first piece of that."""
     sentence = cut_words_again(first_sentence(line))
     is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
     answer = sentence if is_whole else closing_formula(sentence) or _choose_first(sentence)
@@ -249,7 +250,7 @@ def _in_marked_line(text: str, line: Span) -> Span | None:
 
 
 def _in_closing_line(text: str, line: Span) -> Span | None:
-    """Find the answer in the last line: all of it up to an aside, else the last piece of that."""
+    """Find the answer in the last line: all of it up to an aside, or else the last piece."""
     part = line
     besides = _BESIDES.search(line.text)
     if besides and _MANY.search(line.text[: besides.start()].rpartition(". ")[2]):
@@ -264,7 +265,8 @@ def _in_closing_line(text: str, line: Span) -> Span | None:
 
 
 def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Span:
-    """Give the answer; all of the line where it is hedged or corrected, and nothing if denied."""
+    """Return the answer; the whole line if it is hedged or corrected, and an empty span if
+    denied."""
     end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
     if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
         return replace(line, text="")
@@ -274,7 +276,7 @@ def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Sp
 
 
 def _choose_first(line: Span) -> Span | None:
-    """Choose the first formula or number, or the line where that is only a part of it."""
+    """Choose the first formula or number, or the whole line if that is only part of something."""
     text = line.text
     if _NAMED.fullmatch(text.strip(" .*")):
         return line
@@ -287,7 +289,7 @@ def _choose_first(line: Span) -> Span | None:
 
 
 def _choose_last(line: Span) -> Span | None:
-    """Choose the last formula, number or list of them; None where that is only a part of one."""
+    """Choose the last formula, number or list of them; None if that is only part of something."""
     text = line.text
     pieces = [piece for piece in _pieces(text) if not _STRAY.search(text[: piece.start][-2:])]
     pieces = _prefer_numbers(pieces)
@@ -306,7 +308,7 @@ def _choose_last(line: Span) -> Span | None:
 
 
 def _is_on_a_part(text: str, before: Span, last: Span) -> bool:
-    """Whether the last piece is a number in the one before it, of which a property is told.
+    """Whether the last piece only names a property of a number in the piece before it.
 
     `It is 7/113, and 113 is prime.`
     """
@@ -315,12 +317,12 @@ def _is_on_a_part(text: str, before: Span, last: Span) -> bool:
 
 
 def _prefer_numbers(pieces: list[Span]) -> list[Span]:
-    """Leave out pieces without a digit where others have one."""
+    """Drop pieces without a digit if others have one."""
     return [piece for piece in pieces if any(sign.isdigit() for sign in piece.text)] or pieces
 
 
 def _last_list(line: str, pieces: list[Span]) -> Span | None:
-    """Join the last pieces that a line states side by side: `the roots are 3 and 7`."""
+    """Join the last pieces that a line states together: `the roots are 3 and 7`."""
     first = len(pieces) - 1
     while first > 0:
         gap = line[pieces[first - 1].end : pieces[first].start]
@@ -342,12 +344,12 @@ def _last_list(line: str, pieces: list[Span]) -> Span | None:
 
 
 def _is_worked_out(equation: str) -> bool:
-    """Whether an equation has no unknowns: work that ends in its result, and no part of a list."""
+    """Whether an equation has no unknowns: a calculation with its result, not an item of a list."""
     return any(one.node.kind == "relation" and not symbols(one.node) for one in readings(equation))
 
 
 def _pieces(text: str) -> list[Span]:
-    """List the formulas that can be read and the numbers outside them, in order."""
+    """List the readable formulas and the numbers outside them, in order."""
     formulas = find_formulas(text)
     for match in _BOLD.finditer(text):
         if "$" not in match[1] and "\\(" not in match[1]:
@@ -369,7 +371,7 @@ def _pieces(text: str) -> list[Span]:
 def _is_hedged(line: str, chosen: Span, sentence_end: int) -> bool:
     """Whether another piece is offered beside the chosen one, or in its place.
 
-    A choice is looked for up to the end of the sentence; a correction up to the end of the line.
+    Choices are searched for up to the end of the sentence, corrections up to the end of the line.
     """
     if not _CHOICE.search(line) and not _CORRECTION.search(line):
         return False

@@ -1,8 +1,8 @@
-"""What a question asks besides a value: a unit, an order of parts, percent, one of its options.
+"""Read what a question asks for besides a value: a unit, an order of parts, percent, an option.
 
-Units stay free unless a question speaks of them. Where it asks for one (`how many seconds`, `in
-dollars`), another unit is wrong. Where it only uses some of a dimension, one of that dimension that
-it does not use is wrong: metres in a question about centimetres.
+Any unit is right unless the question mentions units. If it asks for one (`how many seconds`, `in
+dollars`), another unit is wrong. If it only uses some units of a dimension, a unit of that
+dimension that it does not use is wrong: metres in a question about centimetres.
 """
 
 import re
@@ -18,7 +18,7 @@ from whet.tasks.math.respelling import normal, wording
 from whet.tasks.math.words import CURRENCIES, DIMENSIONS, PREFIXED_UNITS, UNIT_NAMES, UNIT_WORDS
 
 QuantityUnit = tuple[str, ...]
-"""The parts of a unit in one spelling and order: `("/h", "km")`, `("^2", "cm")`."""
+"""The parts of a unit in a normal spelling and order: `("/h", "km")`, `("^2", "cm")`."""
 
 _CHINESE_POWER = re.compile("平方|立方")
 _WRITTEN_POWER = re.compile(r"\^\{?([23])\}?")
@@ -45,19 +45,22 @@ _ASKED_SYMBOL = re.compile(
     rf"(?:\\(?:text|mathrm)\s?\{{[\s~]*)?({'|'.join(_SYMBOLS)})(?![A-Za-z])"
     r"(?!\s?[\^·⋅*-]|\s?\\c?dot|\s?[²³])",
 )
-"""One whose case matters, alone or the first of a quotient: `in units of keV`."""
+"""A requested unit whose case matters, alone or first in a quotient: `in units of keV`."""
 _WORD = re.compile(r"(?!in\b)[A-Za-z]{2,}|[一-龥]", re.IGNORECASE)
 _LETTER = re.compile(r"[0-9](?:\s|\\[,; ]|\\(?:text|mathrm)\s?\{[\s~]*)?([mgshlL]|in)\b")
-"""A unit of one letter behind a number."""
+"""A one-letter unit after a number."""
 _UPRIGHT = re.compile(r"\\(?:text|mathrm)\s?\{[\s~]*([a-zA-Z])\s?\}")
 _ORDINAL = re.compile(r"(?<!per )(?<!a )(?<![0-9] )\bsecond\b", re.IGNORECASE)
+"""`second` as an ordinal rather than a unit of time."""
 _DOLLARS = re.compile(r"\\\$|(?<![\\0-9A-Za-z])\$[0-9](?![0-9,.]*\$)")
+"""A dollar sign that is money rather than the start of a formula."""
 _COINS = re.compile(r"¢|\b(?:pennies|dimes|nickels|quarters|coins)\b", re.IGNORECASE)
 _AGES = re.compile(r"\b(?:age|aged|old|older|younger)\b", re.IGNORECASE)
 _PERCENT = re.compile(
     r"%|\bper\s?cent|\bpct\b|百分|[成折]|\b(?:interest|rate|margin|growth|discount)\b",
     re.IGNORECASE,
 )
+"""Words and signs that mention percent."""
 _SHARE = re.compile(
     r"\b(?:probability|what (?:fraction|proportion)|chance|likelihood)\b", re.IGNORECASE
 )
@@ -67,26 +70,30 @@ _ASKS_PERCENT = re.compile(
     r"|\bper\s?cent(?:age)? (?:chance|probability|likelihood)\b",
     re.IGNORECASE,
 )
-"""So it asks for a percentage, perhaps for that of a chance."""
+"""A question for a percentage, perhaps of a chance."""
 _MARGIN = re.compile(
     r"\A(?:\\[ ,;:!]|\\q?quad(?![a-z])|[\s,;])+|(?<![\s,;\\])(?:\\q?quad|[\s,;\\])++\Z"
 )
+"""Spaces and separators around an answer to one part."""
 _BLANK = re.compile(
     r"_{2,}|(?:\\_){2,}|[(（][\s$]*(?:\\q?quad[\s$]*)+[)）]|\\underline\{(?:[\s~]|\\q?quad"
     r"|\\hspace\{[^{}]*\})*\}|[(（][ \u3000]{2,}[)）]"
 )
+r"""A blank to fill: `____`, `( )`, `\underline{\quad}`."""
 _BESIDE = re.compile(r"[\s$,.;，、。；]|\b(?:and|or)\b|[和与或及]")
-"""What may stand between blanks that are filled in any order."""
+"""What may stand between blanks that can be filled in any order."""
 _NUMBER_LABEL = re.compile(r"(?<![A-Za-z0-9_^)}])[(（]([1-9])[)）][.:]?")
 _LABEL = re.compile(r"(?:\\text(?:bf|rm)?\s?\{\s?)?(?<![A-Za-z0-9_^])\(([a-h])\)[.:]?\s?\}?")
 _RESIDUE = re.compile(r"\$?\s?([0-9]+)\s?\(?\\?p?mod\s?\{?\s?([0-9]+)\s?\}?\)?\s?\$?")
+"""A remainder with its modulus: `1 (mod 5)`."""
 _BASED = re.compile(r"\$?\s?([0-9A-Z]+)\s?_\s?\{?\(?([0-9]{1,2})\)?\}?\s?\$?")
+"""A numeral with its base: `52_8`."""
 
 
 _TO_WORK_OUT = re.compile(r"(?:d/d[a-z]|\\frac\{d\}\{d[a-z]\}|(?:\\int|∫|\\lim|lim)(?![a-z]))")
-"""The start of what a question asks to work out."""
+"""The start of something that a question asks to evaluate."""
 _DOTS = re.compile(r"[+·*]\s*(?:\.\.\.|…|\\[cl]?dots(?![a-z]))\s*[+·*]")
-"""A sum or product that goes on."""
+"""A sum or product with an ellipsis."""
 _REWRITE = re.compile(
     r"(?i)\b(?:factor|expand|simplif|multiply|rewrite|write|express|complet|combine|reduce)"
 )
@@ -99,20 +106,23 @@ _SPACE = re.compile(r"[\s${}]+|\\[,;! ]")
 _WRAPPED_LETTER = re.compile(
     r"^\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?(\(?[A-J][).:]?\s?[^{}]{0,40})\}"
 )
+r"""An option letter in a text command: `\text{(C) 27}`."""
 _OPTION = re.compile(r"(?:\(([A-J])\)|([A-J])[).:])\s*(\S.*)", re.DOTALL)
 SECOND_OPTION = re.compile(r"\W*(?:or|and)\b|[-+*/,;^=]|.*\([A-J]\)", re.IGNORECASE | re.DOTALL)
-"""Behind an option it says that the option is not all of the answer."""
+"""If this follows an option, the option is not the whole answer."""
 NAMED_OPTION = re.compile(r"(?:option|choice) ?\(?([a-j])\)?")
 _MARK = re.compile(
     r"(?:(?<=[\s$:?,;])|\A)(?:\\(?:text|textbf|mathrm|mathbf|textrm)\s?\{\s?)?"
     r"(?:\(([A-K])\)|([A-K])[.)](?=[\s}]))[.:]?\s?\}?"
 )
+r"""The letter before an option in a question: `(A)`, `B.`, `\textbf{(C)}`."""
 _EDGE = re.compile(
     r"\A(?:[\s,;.]|\\[ ,;~]|\\q?quad)+"
     r"|(?<![\s,;.\\])(?:[\s,;.]|\\[ ,;~]|\\q?quad|\\\\)++\Z"
 )
+"""Spaces and punctuation around the text of an option."""
 _FIRST = ("A", "F")
-"""ACT names the options of every other question from F to K, without I."""
+"""ACT labels the options of every other question F to K, without I."""
 _LETTERS = "ABCDEFGHJK"
 
 
@@ -120,15 +130,15 @@ class Question(NamedTuple):
     """What a prompt asks for."""
 
     asked: frozenset[QuantityUnit]
-    """The units asked for, without what they are counted per."""
+    """The requested units, without the part after `per`."""
     named: frozenset[str]
     """The units that it uses anywhere."""
     has_percent: bool
-    """Whether it speaks of percent where a number may be one."""
+    """Whether it mentions percent where a number may be a percentage."""
     num_parts: int
-    """How many parts (a), (b), ... or (1), (2), ... it has; 0 where they are not in order."""
+    """How many parts (a), (b), ... or (1), (2), ... it has; 0 if they are not in order."""
     num_blanks: int
-    """How many blanks it has to fill; 0 where two stand side by side, in no order."""
+    """How many blanks it has; 0 if two stand side by side and may be filled in any order."""
 
 
 @lru_cache(256)
@@ -167,7 +177,7 @@ def _names(prompt: str) -> set[str]:
 
 
 def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
-    """Spell a unit one way: square centimeters is cm ^2, and km per hour is km /h."""
+    """Spell a unit in one normal form: square centimeters as cm ^2, and km per hour as km /h."""
     parts: list[str] = []
     below = ""
     text = _WRITTEN_POWER.sub(r" ^\1", normal(" ".join(words))).replace("/", " per ")
@@ -188,7 +198,7 @@ def spell_unit(words: tuple[str, ...]) -> QuantityUnit:
 
 
 def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
-    """Whether an answer is in a unit that the question rules out; one of the gold answer is right.
+    """Whether an answer has a unit that the question rules out; never if the gold answer has one.
 
     >>> [has_wrong_unit(text, "90", "How many minutes is that?") for text in ("90 hours", "90")]
     [True, False]
@@ -208,7 +218,7 @@ def has_wrong_unit(answer: str, gold: str, prompt: str) -> bool:
 
 
 def _unit_of(reading: Reading) -> QuantityUnit:
-    """Spell the unit of a reading, signs of percent and degrees among them."""
+    """Spell the unit of a reading, including percent and degree signs."""
     signs = [name for name in ("percent", "degree") if tree.has_call(reading.node, name)]
     if signs == ["degree"] and "π" in tree.names(reading.node):
         return ()
@@ -220,7 +230,7 @@ def _counted(unit: QuantityUnit) -> QuantityUnit:
 
 
 def _is_foreign(name: str, named: frozenset[str]) -> bool:
-    """Whether a unit is not among those named although others of its dimension are."""
+    """Whether a unit is not named although others of its dimension are."""
     dimension = DIMENSIONS.get(name)
     return name not in named and any(DIMENSIONS[other] == dimension for other in named)
 
@@ -233,7 +243,8 @@ def has_parts(prompt: str, golds: list[str]) -> bool:
 
 
 def has_blanks(prompt: str, golds: list[str]) -> bool:
-    """Whether a gold answer lists what fills each blank of a question: sin a = ( ), cos a = ( )."""
+    """Whether a gold answer lists one value for each blank of a question: sin a = ( ), cos a = (
+    )."""
     is_list = any("," in gold or ";" in gold or "，" in gold for gold in golds)
     return is_list and _has_length(golds, read_question(prompt).num_blanks)
 
@@ -253,7 +264,7 @@ def _count_blanks(prompt: str) -> int:
 
 
 def drop_labels(answer: str) -> str:
-    """Put the answers to (a), (b), ... or (1), (2), ... in order and take the labels off.
+    """Put the answers to (a), (b), ... or (1), (2), ... in order and remove the labels.
 
     >>> drop_labels("(b) 11, (a) 5"), drop_labels("5, 11")
     ('5, 11', '5, 11')
@@ -275,7 +286,7 @@ def drop_labels(answer: str) -> str:
 
 
 def drop_question(answer: str, prompt: str) -> str:
-    """Take what an equation gives for what is to be rewritten or worked out, its first side.
+    """Drop the left side of an equation if it is what the question asks to rewrite or evaluate.
 
     >>> drop_question("x^2 - 1 = (x-1)(x+1)", "Factor $x^2-1$.")
     '(x-1)(x+1)'
@@ -296,14 +307,15 @@ def drop_question(answer: str, prompt: str) -> str:
 
 
 def _asks_value(formula: str, prompt: str) -> bool:
-    """Whether a question asks for the value of a formula, written without spaces and braces."""
+    """Whether a question asks for the value of a formula, given without spaces and braces."""
     spelled = r"[\s{}]*".join(map(re.escape, formula))
     asks = rf"(?:{_VALUE_OF})[\s$\\(]*{spelled}[\s}}]*(?=\$|\\\)|[.?,;:_]|is\b|i[fn]\b|when\b|\Z)"
     return re.search(asks, prompt, re.IGNORECASE) is not None
 
 
 def _is_worked_out(first: str, last: str) -> bool:
-    """Whether an equation holds whatever its unknowns are, so that its last side is the result."""
+    """Whether an equation holds for all values of its unknowns, so that its last side is the
+    result."""
     if _VECTOR.fullmatch(last.strip()) and _SUM.search(first):
         return True
     if not _SUM.search(first):
@@ -317,7 +329,7 @@ def _is_worked_out(first: str, last: str) -> bool:
 
 
 def is_unfactored(answer: str, gold: str) -> bool:
-    """Whether an answer has fewer factors than the gold answer, a number in front among them.
+    """Whether an answer has fewer factors than the gold answer, or lacks its leading number.
 
     >>> is_unfactored("(2x-4)(x+2)", "2(x-2)(x+2)"), is_unfactored("(x+2)*2(x-2)", "2(x-2)(x+2)")
     (True, False)
@@ -329,21 +341,21 @@ def is_unfactored(answer: str, gold: str) -> bool:
 
 
 def drop_modulus(answer: str, prompt: str) -> str:
-    """Take 1 out of 1 (mod 5) where the question names the modulus 5 of a remainder."""
+    """Return 1 for 1 (mod 5) if the question names the modulus 5."""
     match = _RESIDUE.fullmatch(answer)
     is_asked = match and re.search(rf"(?:divided by|mod[a-z]*)\W{{0,6}}{match[2]}\b", prompt)
     return match[1] if match and is_asked else answer
 
 
 def shorter_golds(golds: list[str], prompt: str) -> list[str]:
-    """Write gold answers as the question lets them be: 52_8 without the base that it asks for."""
+    """Shorten gold answers as the question allows: 52_8 without the base that it asks for."""
     plain = prompt.replace("$", "")
     based = (_BASED.fullmatch(gold) for gold in golds)
     return [match[1] for match in based if match and re.search(rf"base {match[2]}\b", plain)]
 
 
 def restates(answer: str, gold: str, prompt: str) -> bool:
-    """Whether an answer is a sentence on the gold answer in words of the question.
+    """Whether an answer is a sentence about the gold answer in words of the question.
 
     >>> restates("Ann is the tallest.", "Ann", "Who is the tallest?")
     True
@@ -354,7 +366,7 @@ def restates(answer: str, gold: str, prompt: str) -> bool:
 
 
 def split_option(text: str) -> tuple[str, str] | None:
-    """Split (C) 27 into its letter and the rest, whether or not a text command wraps the letter."""
+    """Split (C) 27 into its letter and the rest, even if a text command wraps the letter."""
     match = _OPTION.fullmatch(_WRAPPED_LETTER.sub(r"\1 ", normal(text), count=1))
     if match is None or ((rest := wording(match[3])).isupper() and len(rest) == 1):
         return None
@@ -363,7 +375,7 @@ def split_option(text: str) -> tuple[str, str] | None:
 
 @lru_cache(256)
 def list_options(prompt: str) -> Mapping[str, str]:
-    """List the options of a question by their letters; none unless there are two in order.
+    """List the options of a question by their letters; empty unless there are two or more in order.
 
     >>> list_options("How many? (A) 10 (B) 12")
     {'A': '10', 'B': '12'}

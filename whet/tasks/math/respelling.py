@@ -1,7 +1,7 @@
-"""Spell the text of an answer one way: first as people type it, then as the grammar reads it.
+"""Normalize the text of an answer: first as people type it, then as the grammar reads it.
 
-`normal` and `wording` change how an answer is typed, never what it means. `respell` puts the forms
-that the grammar does not have into those that it has. All take linear time and give text.
+`normal` and `wording` change how an answer is typed, never what it means. `respell` rewrites forms
+that the grammar lacks as forms that it has. All take linear time and return text.
 """
 
 import re
@@ -36,7 +36,9 @@ _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SCRIPTS = re.compile("([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])")
 _SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|</s>")
 _ROW_GAP = re.compile(r"\\\\(?:\s?\[-?[0-9.]+\s?(?:pt|em|ex|mm|cm|in)\])?")
+r"""A row break of a matrix, perhaps with extra space: `\\[2pt]`."""
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
+"""A command whose backslash was escaped twice."""
 _LAYOUT = re.compile(
     r"\\(?:left|right|middle|[bB]igg?[lr]?)(?![a-zA-Z])\.?"
     r"|\\(?:(?:display|text|script)style|(?:no)?limits|hfill|hline|phantom\{[^{}]*\})(?![a-zA-Z])"
@@ -46,12 +48,14 @@ _LAYOUT = re.compile(
 """Commands that change only how a formula looks: `\\left`, `\\displaystyle`, `\\color{red}`."""
 _NESTED = re.compile(r"\\text\s?\{\s?(\\text(?:bf|it|rm)\s?\{[^{}]*\})\s?\}")
 _OUT_OF = re.compile(r"([0-9]{1,9})\s?(?:\\text\s?\{\s?)?out of\s?(?:\})?\s?([0-9]{1,9})")
+"""A fraction in words: `3 out of 5`."""
 _UNDERLINED = re.compile(r"\\underline\s?\{([^{}]*[0-9][^{}]*)\}")
 _CHOSEN = re.compile(
     r"(?:\{\s?\})?_\s?\{?([0-9]{1,4})\}?\s?(?:C|\\mathrm\{C\})\s?_\s?\{?([0-9]{1,4})\}?"
 )
-"""Combinations written around the letter, as in {}_{10}C_{3}."""
+"""Combinations with indices around the letter: {}_{10}C_{3}."""
 _GROUPED = re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,\s?\\!\s?|\\!\s?,?\s?|\\,)(?=\d{3}(?!\d))")
+r"""A LaTeX separator of thousands: `10{,}000`, `10,\!000`."""
 _SPACES = re.compile(
     r"\\[,;:! ]|\\(?:q?quad|thinspace|enspace|space(?![a-zA-Z])|hspace\{[^{}]*\})|~|&nbsp;"
     r"|[ \t\r\n\f\v]+"
@@ -62,6 +66,7 @@ _UNIT_FRACTION = re.compile(
     r"\s?\{\s?\\(?:text|mathrm)\s?\{\s?([a-zA-Z]+)\s?\}\s?\}"
 )
 _INFIX = re.compile(r"\{([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})\}")
+r"""A fraction or binomial in TeX's infix form: `{a \over b}`."""
 _BARE_INFIX = re.compile(r"([^{}\\]{1,200})\\(over|choose)(?![a-zA-Z])([^{}\\]{1,200})")
 _DOLLARS = re.compile(r"\\?\$|\\[()\[\]]")
 _ORDINAL = re.compile(
@@ -77,7 +82,7 @@ _ARTICLE = re.compile(r"^(?:a|an|the) (?=[a-z]{3})", re.IGNORECASE)
 _LOOSE_SPACE = re.compile(r"(?<![A-Za-z0-9])\s+|\s+(?![A-Za-z0-9])")
 _ANY_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]+")
 _SHORT_WORD = re.compile(r"[^aeiou][aeiouy][^aeiou]|[aeiou][^aeiou][aeiou]|[^aeiou]{2}[aeiouy]")
-"""Three letters that can be said, such as `sun`; abc and xyz are products."""
+"""Three letters that can be pronounced, such as `sun`; abc and xyz are products."""
 
 _UNIT_IN_BRACKETS = re.compile(r"([-+]?[0-9][0-9.,/ ]*)\(([A-Za-z][A-Za-z ]+)\)")
 _RESPELLED = (
@@ -89,14 +94,14 @@ _RESPELLED = (
     (re.compile(r"\\(?:mathbf|boldsymbol|bm|vec)\s?\{\s?(\\mathbf\{[ijk]\})\s?\}"), r"\1"),
     (re.compile(r"([A-Za-z])\^(\{[^{}]*\}|\w)_(\{[^{}]*\}|\w)"), r"\1_\3^\2"),
 )
-"""Units that look like something else, unit vectors, and a power before the index."""
+"""Units that look like something else, unit vectors, and a power before an index."""
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]{1,100},[^\[\]()]{1,100})([\[\]])")
-"""Open ends as brackets turned outwards: ]1, 2] is (1, 2]."""
+"""Intervals with open ends written as reversed brackets: ]1, 2] is (1, 2]."""
 _TRANSPOSED = re.compile(
     r"^([(\[][^&\x02]{1,200},[^&\x02]{1,200}[)\]])"
     r"\s?\^\s?\{?\s?(?:\\(?:top|mathrm|text|mathsf)\s?)?\{?T?\}*$"
 )
-"""A row turned into a column."""
+"""A row with a transpose sign, which makes it a column."""
 _REAL_WORDS = re.compile(r"(?:the set of )?all real numbers|all reals?|any real number")
 _WITHOUT = re.compile(
     r"(?:\\text\s?\{\s?)?(?:the set of )?(?:all|any) real (?:numbers?|values?)(?: of [a-z])?,?"
@@ -109,12 +114,12 @@ _FOR_ALL = re.compile(
     r"| natural)?(?: numbers?| integers?| values? of)?\s?\}|\bfor all\b)\s?"
     r"[a-z]?(?:\s?,\s?[a-z])*(?:\s?\\in\s?\\mathbb\s?\{?\s?[RZNQC]\s?\}?)?$"
 )
-"""What an equation holds for, where it says no more than that: `for all x`."""
+"""What an equation holds for, if that restricts nothing: `for all x`."""
 
 
 @lru_cache(1 << 12)
 def normal(text: str) -> str:
-    """Spell an answer plainly. LaTeX keeps its commands and matrices keep their row breaks.
+    """Spell an answer plainly. LaTeX keeps its commands, and matrices keep their row breaks.
 
     >>> normal(r"$\\dfrac{1}{2}$."), normal("10{,}000"), normal("−3 °")
     ('\\\\frac{1}{2}', '10000', '-3 ^\\\\circ')
@@ -128,13 +133,13 @@ def normal(text: str) -> str:
         text = _OUT_OF.sub(r"\\frac{\1}{\2}", text)
     text = " ".join(text.split()) if "  " in text or "\n" in text or "\t" in text else text
     text = _trim(_DOTS.sub(r"\\ldots ", text).strip(" ") if "..." in text else text.strip(" "))
-    if text.endswith("\\"):  # what is left of a space
+    if text.endswith("\\"):  # what is left of an escaped space
         text = text[:-1]
     return text.lstrip(" *`\"'").rstrip()
 
 
 def wording(text: str) -> str:
-    """Spell an answer that is words without text commands, loose spaces and case.
+    """Spell an answer in words without text commands, extra spaces and case.
 
     >>> wording(r"\\text{ Odd }") == wording("odd.")
     True
@@ -200,7 +205,7 @@ def _fold_word(match: re.Match[str]) -> str:
 
 
 def _trim(text: str) -> str:
-    """Cut points and stars at the end, and quotes in pairs; a lone one is a prime or an inch."""
+    """Strip punctuation at the end, and quotes in pairs; a single quote is a prime or an inch."""
     while text and text[-1] in _EDGES:
         if text[-1] in _QUOTES:
             if len(text) < 2 or text[0] != text[-1]:

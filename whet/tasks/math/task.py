@@ -1,9 +1,9 @@
 """Mathematics: a question and a gold answer, in text or LaTeX, graded exactly.
 
-A problem holds the gold answer in `answer`. Its `payload` may hold `answers`, a list of others of
-which any one is right; `tolerance`, a relative one, and `error`, an absolute one, where the problem
-asks for an approximate number; and `percent`, `units`, `order`, `names`, `echo` to replace the
-setting of the same name for this problem alone. Problems come from files.
+The gold answer is in the problem's `answer`. Its `payload` may have `answers`, a list of other
+right answers; a relative `tolerance` and an absolute `error`, if the problem asks for an
+approximate number; and `percent`, `units`, `order`, `names` and `echo`, which replace the settings
+of these names for this problem. Problems come from files.
 """
 
 import re
@@ -32,9 +32,9 @@ from whet.types import Problem, Score, Verdict
 
 MAX_SHOWN = 500
 MAX_CHARS = 20_000
-"""Longer answers are only compared as they are written."""
+"""Longer answers are only compared as text."""
 _OWN_RULES = ("percent", "units", "order", "names", "echo", "tolerance", "error")
-"""What a problem's payload may set for itself."""
+"""Settings that a problem's payload may override."""
 
 _STATES_ANSWER = re.compile(
     r"\b(?:answer|result|solution|value|mode|mean)s?\s+(?:is|are)\b|####", re.IGNORECASE
@@ -42,7 +42,7 @@ _STATES_ANSWER = re.compile(
 _DECIMAL_COMMA = re.compile(r"-?(?:0,[0-9]+|[0-9]+,(?:[0-9]{1,2}|[0-9]{4,}))")
 _TWO_DECIMALS = re.compile(r"-?(?:0,[0-9]+|[0-9]+,[0-9]{2})")
 _LETTER_UNIT = re.compile(r"(?:\w ?= ?)?([-+]?[0-9][0-9.,/]*)\s?(?:\\[,; ]\s?)?[gmshLNJWVAKt]")
-"""A number and a unit of one letter, where the gold answer is a number alone."""
+"""A number and a unit of one letter, perhaps after a name: `5 g`, `x = 3.5 m`."""
 _NUMBERED = re.compile(r"[A-Z][a-z]{2,15} ([0-9]{1,4})")
 _CUT_RATIO = re.compile(r"[0-9]\s*:\s*")
 _PLAIN = MathConfig()
@@ -50,13 +50,13 @@ _SUBJECT = re.compile(
     r"(?:the |this )?(?:series|sequence|integral|function|sum|limit|graph|curve|equation|system"
     r"|statement|argument|lines?|planes?) (?:is |are )?(?=[a-z]+$)"
 )
-"""The subject of an answer that is a word: the series converges."""
+"""The subject of a one-word answer: `the series converges`."""
 _MATRIX_NAME = re.compile(r"\A[\s$]*[A-Z]\^\{?-?[0-9]\}?\s*=\s*(?=\\begin\{)")
 _APPLIED = re.compile(
     r"\A[\s$]*[fghFGHP]'?\s?(?:\\left\s?)?\((?:[-+0-9.,/*^{}()\s]|\\(?:[dt]?frac|sqrt|pi|left|right"
     r"|cdot|[,; ])(?![a-z]))*\)\s?=\s?(?=[^=]*\Z)"
 )
-"""A function of numbers, and the value that it has there."""
+"""A function of numbers, before the value it has there: `f(2) =`."""
 _MATRIX_PRODUCT = re.compile(r"matrix\}\s*(?:\\cdot|\\times|\*)?\s*\\begin\{[a-z]*matrix\}")
 _FACTORIAL = re.compile(r"(?<=[0-9)])!=(?=\s*[0-9])")
 _BASE_TEN = re.compile(r"\A([\s$]*[0-9]+)_(?:\{10\}|10)(?=[\s$.]*\Z)")
@@ -66,14 +66,14 @@ _ALL_SOLUTIONS = re.compile(r"(?i)\ball (?:the )?(?:real )?(?:solutions|roots|ze
 
 
 class Math(FileTask):
-    """Grades the final answer of a response against one gold answer or several."""
+    """Grades the final answer of a response against one or more gold answers."""
 
     name = "math"
     asks_sums = True
     config: MathConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Say whether a response gives the gold answer. Parts: `correct` 0 or 1."""
+        """Grade whether a response gives the gold answer. Parts: `correct` 0 or 1."""
         golds = list_golds(problem)
         if not golds:
             return _score(Verdict.UNSCORED, None, "the problem has no gold answer")
@@ -99,12 +99,12 @@ class Math(FileTask):
         return _score(Verdict.CORRECT, answer, "the same as the gold answer")
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Box the gold answer."""
+        """Put the gold answer in a box."""
         golds = list_golds(problem)
         return rf"\boxed{{{_core(golds[0])}}}" if golds else None
 
     def rules(self, problem: Problem) -> MathConfig:
-        """Settle what counts as the same for one problem; its payload goes before the settings."""
+        """Return the rules for one problem; its payload overrides the settings."""
         if not problem.payload:
             return self.config
         given = {key: problem.payload.get(key) for key in _OWN_RULES}
@@ -139,7 +139,7 @@ def _score(verdict: Verdict, answer: str | None, note: str) -> Score:
 
 
 def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) -> str:
-    """Take off what the question or the gold answers leave out: a modulus, a name, labels."""
+    """Remove what the question or the gold answers leave out: a modulus, a name, labels."""
     if "mod" in answer:
         answer = question.drop_modulus(answer, prompt)
     if "=" in answer:
@@ -155,7 +155,7 @@ def _normalise(answer: str, golds: list[str], prompt: str, *, in_parts: bool) ->
 def _settle_rules(
     rules: MathConfig, answer: str, golds: list[str], prompt: str, *, is_ordered: bool
 ) -> MathConfig:
-    """Fix the order where the question has one, or blanks, and what a percent sign means."""
+    """Fix the order if the question has one or has blanks, and what a percent sign means."""
     if is_ordered or (prompt and question.has_blanks(prompt, golds)):
         rules = _replace_rule(rules, "order", "fixed")
     if rules.percent == "unit" and _is_percent(answer, golds, prompt):
@@ -164,7 +164,7 @@ def _settle_rules(
 
 
 def _is_percent(answer: str, golds: list[str], prompt: str) -> bool:
-    """Whether a percent sign of an answer means hundredths: nobody else speaks of percent."""
+    """Whether an answer's percent sign means hundredths: nothing else mentions percent."""
     if not prompt or not _has_percent(answer) or any(map(_has_percent, golds)):
         return False
     return not question.read_question(prompt).has_percent
@@ -180,7 +180,7 @@ def _replace_rule(rules: MathConfig, name: str, value: str) -> MathConfig:
 
 
 def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str | None:
-    """Find the gold answer that an answer gives, as it stands or as the question lets it be."""
+    """Find the gold answer that an answer matches, as written or as the question allows."""
     for gold in golds:
         if same_text(gold, answer, rules):
             return gold
@@ -197,9 +197,9 @@ def _match(answer: str, golds: list[str], prompt: str, rules: MathConfig) -> str
 
 
 def _chooses(answer: str, gold: str, prompt: str) -> bool | None:
-    """Whether an answer chooses the option whose letter is gold, by its text; None without text.
+    """Whether an answer chooses the gold option; None if neither its letter nor its text decides.
 
-    The letter of one option with the text of another chooses none.
+    The letter of one option with the text of another chooses neither.
     """
     options = question.list_options(prompt) if len(letter := gold.strip(" $()")) == 1 else {}
     if letter not in options:
@@ -214,8 +214,8 @@ def _chooses(answer: str, gold: str, prompt: str) -> bool | None:
 def _find_fault(
     answer: str, gold: str, golds: list[str], prompt: str, rules: MathConfig, *, is_boxed: bool
 ) -> str | None:
-    """Say why an answer that has the value of a gold answer is wrong all the same."""
-    # Matrices side by side in prose are a product to be worked out; in a box they are one answer
+    """Explain why an answer that equals a gold answer is wrong anyway; None if it is right."""
+    # In prose, adjacent matrices are a product to be worked out. In a box they are one answer
     # twice.
     is_product = "\\begin" in answer and not is_boxed
     if not is_product and _is_doubled(gold, answer, rules):
@@ -232,7 +232,7 @@ def _find_fault(
 
 
 def _is_unfinished(gold: str, answer: str, prompt: str) -> bool:
-    """Whether an answer leaves a product of matrices, or factors, to be worked out, or is a pair.
+    """Whether an answer leaves a matrix product or factors unfinished, or is a pair.
 
     (-2, 5) is a point, not all the solutions -2 and 5.
     """
@@ -245,7 +245,7 @@ def _is_unfinished(gold: str, answer: str, prompt: str) -> bool:
 
 
 def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Whether an answer is a right one written twice: a product equal to it by chance."""
+    """Whether an answer is a right one written twice: a product that equals it by chance."""
     plain = normal(answer)
     middle = plain.find(" ", (len(plain) - 1) // 2, len(plain) // 2 + 2)
     if middle < 0 or plain[:middle].rstrip(" .,;") != plain[middle + 1 :]:
@@ -254,7 +254,7 @@ def _is_doubled(gold: str, answer: str, rules: MathConfig) -> bool:
 
 
 def same_text(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Compare an answer with one gold answer: plain numbers at once, other texts by meaning."""
+    """Compare an answer with one gold answer: plain numbers exactly, other texts by meaning."""
     left = exact(gold)
     right = exact(answer)
     if left is not None and right is not None:
@@ -282,7 +282,7 @@ def same_text(gold: str, answer: str, rules: MathConfig) -> bool:
 
 @lru_cache(1 << 12)
 def _core(text: str) -> str:
-    """Take the answer out of a worked solution or sentence, as gold answers and boxes may hold."""
+    """Extract the answer from a worked solution or sentence, as in some gold answers and boxes."""
     is_plain = "boxed" not in text
     if len(text) > MAX_CHARS or (is_plain and (exact(text) is not None or readings(text))):
         return text
@@ -294,7 +294,7 @@ def _core(text: str) -> str:
 
 @lru_cache(1 << 14)
 def _same_meaning(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Compare two texts by their words, as moments, and by every reading of them."""
+    """Compare two texts by wording, as times or dates, and by all their readings."""
     if same_wording(gold, answer):
         return True
     predicate, num_subjects = _SUBJECT.subn("", wording(answer), count=1)
@@ -317,7 +317,7 @@ def _same_meaning(gold: str, answer: str, rules: MathConfig) -> bool:
 
 
 def _is_statement(node: Node) -> bool:
-    """Whether a node relates constants, as 24 = 2^3 * 3 does: what it says is how it is written."""
+    """Whether a node relates constants, as 24 = 2^3 * 3 does, so that only its form counts."""
     return node.kind == "relation" and not tree.symbols(node)
 
 
@@ -328,7 +328,7 @@ def _same_statement(gold: str, answer: str, rules: MathConfig) -> bool:
 
 
 def _same_option(gold: str, answer: str, rules: MathConfig) -> bool:
-    """Compare where a side is an option, as in (C) 27: by its letter, or by what follows."""
+    """Compare if a side is an option, as in (C) 27: by its letter, or by what follows."""
     names = [question.NAMED_OPTION.fullmatch(wording(text)) for text in (gold, answer)]
     if name := names[0] or names[1]:
         return wording(gold if names[1] else answer).casefold() == name[1]
@@ -348,7 +348,7 @@ def _same_option(gold: str, answer: str, rules: MathConfig) -> bool:
 
 
 def _same_with_comma(gold: str, answer: str) -> bool:
-    """Read 1,22 as 1.22 where the other side is such a number; a gold 2,3 is a list."""
+    """Read 1,22 as 1.22 if the other side is a decimal; a gold 2,3 is a list."""
     for comma, other, form in ((answer, gold, _DECIMAL_COMMA), (gold, answer, _TWO_DECIMALS)):
         bare = comma.strip(" $")
         if form.fullmatch(bare) and "." in other:
@@ -378,7 +378,7 @@ def _same_reading(gold: Reading, answer: Reading, rules: MathConfig) -> bool:
 
 
 def _percents(node: Node, rules: MathConfig) -> Iterator[Node]:
-    """Read percent signs as the rules say: as a unit, as hundredths, or either."""
+    """Read percent signs as the rules say: as a unit, as hundredths, or both ways."""
     if not tree.has_call(node, "percent"):
         yield node
         return

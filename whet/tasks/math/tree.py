@@ -1,8 +1,8 @@
 """The tree a mathematical answer is read into, with its arithmetic.
 
-Sums and products are kept flat and sorted, with their numbers folded; matrices are worked out as
-they are read, since their order matters. Answers with equal trees are equal; others may still be
-equal in value, which `numeric` decides.
+Sums and products are flat and sorted, with their numbers combined. Matrices are evaluated as they
+are read, since their order matters. Answers with equal trees are equal; others may still be equal
+in value, which `numeric` decides.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,21 +13,21 @@ from typing import Literal, NamedTuple
 _Kind = Literal["number", "symbol", "add", "mul", "pow", "call", "seq", "relation"]
 
 MAX_BITS = 12_000
-"""Whole numbers longer than this are not written out; the power or factorial stays as it is."""
+"""Larger whole numbers are not computed; the power or factorial stays symbolic."""
 MAX_CELLS = 400
 MAX_DETERMINANT = 4
 CONSTANTS = frozenset({"e", "i", "π", "∞"})
 
 
 class NotMathError(Exception):
-    """The text is not mathematics that the reader knows, or is larger than it reads."""
+    """The text is not mathematics that the parser knows, or is too large."""
 
 
 class Node(NamedTuple):
-    """One place of the tree.
+    """One node of the tree.
 
     `name` is the symbol, function, bracket pair of a sequence, or relation sign. `digits` counts
-    the significant digits of a number written with a decimal point, and is 0 for one that is exact.
+    the significant digits of a number written with a decimal point, and is 0 for an exact number.
     """
 
     kind: _Kind
@@ -60,9 +60,9 @@ MINUS_ONE = make_number(-1)
 HALF = make_number(Fraction(1, 2))
 INFINITY = symbol("∞")
 NAMED_FUNCTIONS = frozenset(("zeta", "phi", "varphi", "Gamma"))
-"""Greek letters that before a number in brackets are functions."""
+"""Greek letters that are functions before a number in brackets."""
 _NAMELESS = frozenset(("sin", "cos", "tan", "ln", "log", "factorial", "union"))
-"""Calls that are no name even of names."""
+"""Calls that are not names, even if their arguments are."""
 
 
 def add(*terms: Node) -> Node:
@@ -141,7 +141,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def symbols(node: Node) -> set[str]:
-    """List the unknowns; the constants e, i, pi and infinity are none."""
+    """List the unknowns; the constants e, i, pi and infinity are not unknowns."""
     return names(node) - CONSTANTS
 
 
@@ -154,7 +154,8 @@ def has_call(node: Node, name: str) -> bool:
 
 
 def is_name(node: Node) -> bool:
-    """Whether a node only names what is asked: x, a_n, f(x), f(2), (p, q), |AB|, A:B."""
+    """Whether a node only names what the question asks for: x, a_n, f(x), f(2), (p, q), |AB|,
+    A:B."""
     if node.kind == "symbol":
         return node.name not in CONSTANTS
     if node.kind == "pow":  # an inverse function
@@ -171,7 +172,7 @@ def is_name(node: Node) -> bool:
 
 
 def is_applied(node: Node, value: Node) -> bool:
-    """Whether a node is f(a + 1), of which f is not in the value."""
+    """Whether a node is a function such as f(a + 1), and f is not in the value."""
     if node.kind != "mul" or len(node.args) != 2 or not any(a.kind == "add" for a in node.args):
         return False
     names = {part.name for part in node.args} & set("fghPpq")
@@ -179,14 +180,14 @@ def is_applied(node: Node, value: Node) -> bool:
 
 
 def substitute(node: Node, name: str, replacement: Node) -> Node:
-    """Put a node in the place of a symbol and fold again."""
+    """Replace a symbol by a node and simplify again."""
     if node.kind == "symbol" and node.name == name:
         return replacement
     return rebuild(node, lambda part: substitute(part, name, replacement))
 
 
 def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
-    """Change the arguments of a node and fold again."""
+    """Change the arguments of a node and simplify again."""
     if not node.args:
         return node
     args = [change(part) for part in node.args]
@@ -200,7 +201,7 @@ def rebuild(node: Node, change: Callable[[Node], Node]) -> Node:
 
 
 def replace_calls(node: Node, name: str, change: Callable[[Node], Node]) -> Node:
-    """Change every call of a function, from the inside out, and fold again."""
+    """Change every call of a function, from the inside out, and simplify again."""
     node = rebuild(node, lambda part: replace_calls(part, name, change))
     return change(node) if node.kind == "call" and node.name == name else node
 
@@ -221,7 +222,7 @@ def matrix_sum(a: Node, b: Node) -> Node:
 
 
 def matrix_product(a: Node, b: Node) -> Node:
-    """Multiply two nodes, of which any may be a matrix."""
+    """Multiply two nodes, either of which may be a matrix."""
     if not (is_matrix(a) or is_matrix(b)):
         return mul(a, b)
     if not is_matrix(a) or not is_matrix(b):
@@ -241,7 +242,7 @@ def matrix_negative(node: Node) -> Node:
 
 
 def determinant(rows: Sequence[Sequence[Node]]) -> Node:
-    """Work out the determinant that bars around a table stand for."""
+    """Compute the determinant that bars around a table mean."""
     if not rows or len(rows) > MAX_DETERMINANT or any(len(row) != len(rows) for row in rows):
         raise NotMathError("not a determinant")
     if len(rows) == 1:
@@ -278,7 +279,7 @@ def _number_power(base: Fraction, exponent: Fraction) -> Fraction | None:
 
 
 def _is_power_of_ten(node: Node) -> bool:
-    """Whether a number is plus or minus a power of ten, of which the exponent may be negative."""
+    """Whether a number is a power of ten, possibly negative or with a negative exponent."""
     top = abs(node.value.numerator)
     bottom = node.value.denominator
     longer = max(top, bottom)

@@ -1,8 +1,8 @@
-"""The value of an expression at a point, to as many digits as its context has.
+"""Evaluate an expression at a point, with as many digits as the context has.
 
-Unknowns take random positive values, the same for the same name; at the points in `STEPS` unknowns
-such as n are whole numbers. Nothing grows: powers, factorials and arguments beyond the limits have
-no value.
+Unknowns take random values, the same for the same name; at the points in `STEPS`, unknowns such as
+n are whole numbers. Sizes are bounded: powers, factorials and arguments beyond the limits have no
+value.
 """
 
 import functools
@@ -21,11 +21,11 @@ POINT_SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
 """How far from zero the unknowns are at each point: large so that floors differ, small for narrow
 domains."""
 STEPS = range(100, 161)
-"""The points for expressions that jump; their number is a prime."""
+"""The points for expressions that jump; how many there are is a prime."""
 _WHOLE_NAMES = frozenset("jklmnKLMN")
 """Unknowns that are whole numbers at those points."""
 MAX_LOG2 = 200_000.0
-"""Values beyond two to this power, or below its inverse, are not computed."""
+"""Values above two to this power, or below its inverse, are not computed."""
 MAX_FACTORIAL = 5000
 
 CONTEXT = mp.clone()
@@ -42,7 +42,7 @@ class NoValueError(Exception):
 
 
 def value(node: Node, point: int) -> Number:
-    """Evaluate with the unknowns at their values of this point, at the precision in use."""
+    """Evaluate with the unknowns' values at this point, at the current precision."""
     return _value(node, point, CONTEXT.dps)
 
 
@@ -75,7 +75,8 @@ def _evaluate(node: Node, point: int) -> Number:
 
 
 def _at_random(name: str, point: int) -> Number:
-    """Give a name a value away from zero, mostly positive so that roots and logarithms are real."""
+    """Return a value for a name, away from zero and usually positive, so that roots and logarithms
+    are real."""
     if point in STEPS and name in _WHOLE_NAMES:
         step = 1 + derive(0, "math", name) % (len(STEPS) - 1)
         return CONTEXT.mpf(1 + point * step % len(STEPS))
@@ -101,9 +102,9 @@ def _power(base: Number, exponent: Number) -> Number:
 
 
 def _odd_root(exponent: Number) -> int:
-    """Give 1 for an odd root of an odd power, 2 for one of an even power, 0 for all others.
+    """Return 1 for an odd root of an odd power, 2 for one of an even power, 0 for all others.
 
-    These have real values of negative numbers, as schools read them.
+    Schools read odd roots of negative numbers as real.
     """
     for bottom in (3, 5, 7):
         top = CONTEXT.re(exponent) * bottom

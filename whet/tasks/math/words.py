@@ -1,4 +1,4 @@
-"""The names that the reader of answers knows: functions, constants, Greek letters, units."""
+"""The names that the parser knows: functions, constants, Greek letters, units."""
 
 import re
 
@@ -18,7 +18,7 @@ def _word_lists(text: str) -> dict[str, str]:
 TRIGONOMETRIC = word_set("sin cos tan cot sec csc")
 _MORE_PREFIXES = word_set("arcsin arccos arctan asin acos atan ln log lg sinh cosh tanh")
 PREFIX_FUNCTIONS = TRIGONOMETRIC | _MORE_PREFIXES
-"""Those that may stand before what they apply to without brackets, as in `sin x`."""
+"""Functions whose argument may follow without brackets, as in `sin x`."""
 _OTHERS = word_set("exp sqrt det max min gcd lcm abs floor ceil arg deg dim arccot arcsec")
 _SHORT_FORMS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "lg": "log"}
 FUNCTIONS = {name: name for name in PREFIX_FUNCTIONS | _OTHERS} | _SHORT_FORMS
@@ -78,9 +78,9 @@ _PREFIXED = _word_lists(
     """
 )
 PREFIXED_UNITS: dict[str, str] = {}
-"""Spellings of units with a prefix, whose case tells milli from mega: mW, MW, megawatts."""
+"""Spellings of prefixed units; their case distinguishes milli from mega: mW, MW, megawatts."""
 DIMENSIONS = {unit: name for name, units in _DIMENSIONS.items() for unit in units.split()}
-"""What the units of a kind measure."""
+"""The dimension of each unit."""
 for _base, _signs in _PREFIXED.items():
     for _sign in _signs.split():
         _unit = _sign + _base
@@ -94,9 +94,9 @@ _COUNTED = (
 )
 NUMBER_WORDS = {word: value for value, word in enumerate(_COUNTED.split())}
 BASES = {word: str(value) for word, value in NUMBER_WORDS.items()}
-"""Bases of numerals in words, as in 1011_two."""
+"""Bases of numerals written in words, as in 1011_two."""
 SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-"""Powers of ten that are said after a number."""
+"""Powers of ten in words after a number."""
 ENGLISH = word_set(
     "yes no odd even true false both all any none only never always prime up down left right "
     "east west north south on off in out red blue one two"
@@ -120,13 +120,13 @@ _REMARK = re.compile(
     + rf"|{CONTRACTION}|答案|结果|不|没|非|错|误|或|可能|也许|大概|应该",
     re.IGNORECASE,
 )
-"""Words that no unit has: `is wrong`, `or maybe`, `mod`."""
+"""Words that are never part of a unit: `is wrong`, `or maybe`, `mod`."""
 _COUNTED_PARTS = re.compile(
     r"\s*(?:squared|cubed|factorial|hal(?:f|ves)|(?:third|quarter|fourth|fifth|sixth|eighth|tenth"
     r"|hundredth|thousandth)s?|dozens?|score|lakhs?|crores?)\b",
     re.IGNORECASE,
 )
-"""First after a number they make another number of it."""
+"""Right after a number, these change its value."""
 COMMENT = re.compile(
     r"[\s*:]*(?:(?:in)?correct|right|wrong|valid|verified|confirmed|consistent|reasonable)"
     r"(?![a-zA-Z])[^0-9\n]{0,60}$",
@@ -138,7 +138,7 @@ _NUMBER_IN_TEXT = re.compile(r"(?:^|[\s(,;:])[0-9]")
 
 
 def is_remark(text: str) -> bool:
-    """Whether words after a number comment on it or hold another, and are no unit.
+    """Whether words after a number are a comment or change it, rather than a unit.
 
     >>> [is_remark(text) for text in ("is wrong", "or maybe 4", "red apples", "dozen", "答案")]
     [True, True, False, True, True]

@@ -1,10 +1,9 @@
 """Multiple choice: GPQA, SuperGPQA, MMLU, AQuA and their like.
 
-A problem's `answer` is the letter ("B"; "ABD" where several are right together), its `payload` may
-hold the options' texts: `{"options": {"A": "4", "B": "5"}}`, or as a list. An answer is a letter in
-any usual form or the whole text of an option; two letters are wrong if one is asked for.
-
-The last answer that the response commits itself to counts.
+A problem's `answer` is the letter ("B", or "ABD" if several are right together). Its `payload` may
+hold the texts of the options: `{"options": {"A": "4", "B": "5"}}`, or as a list. An answer is a
+letter in any usual form or the whole text of an option; two letters are wrong if the question asks
+for one. The last answer that the response commits itself to counts.
 """
 
 import re
@@ -43,10 +42,12 @@ _LEAD = re.compile(
 _LABEL = re.compile(
     r"""([(\[{<"'“]{1,2}\s?)?([A-Za-z])(\s?[)\]}>"'”]{1,2})?(?![A-Za-z0-9'’=^_+(])"""
 )
+"""A letter, perhaps in brackets or quotes: `(B)`, `"C"`."""
 _JOIN = re.compile(
     rf"\s*(?:\(\s*)?(,|、|，|/|&|;|\+|{CHOICE}|and|或者|或|和|与|及|as well as|also|but|\s)+\s*",
     re.IGNORECASE,
 )
+"""What joins two letters: a comma, `and`, `or`."""
 _HEDGE = re.compile(rf"/|或|{any_of(CHOICE)}", re.IGNORECASE)
 _DENIAL = re.compile(
     r"\s*(?:(?:is|was|are|were)(?:\s+(?:all|both|each|also|clearly|easily|then|therefore))?"
@@ -59,19 +60,19 @@ _DENIAL = re.compile(
     r"(?![A-Za-z])",
     re.IGNORECASE,
 )
-"""Behind a letter it says that the letter is not the answer."""
+"""After a letter, these say that it is not the answer."""
 _CONFIRMED = re.compile(
     r"\s*(?:(?:is|are|hold|holds)(?:\s+(?:all|both|each))?)?"
     r"(?:\s+(?:the\s+)?(?:right|correct|true|answers?|valid|hold|ones?|options?|choices?))*",
     re.IGNORECASE,
 )
-"""Behind several letters at the start of a line it says that they are the answer."""
+"""After several letters at the start of a line, these say that they are the answer."""
 _CLOSING = re.compile(
     r"(?:[.!;:→⇒⟹]|->|=>|\\(?:to|Rightarrow|implies)\b|,(?= (?:so )?(?:option|choice|answer)\b))"
     r"[ \t*_$]{1,4}",
     re.IGNORECASE,
 )
-"""What stands before the answer that ends a line: `lined up with the Sun. A.`"""
+"""What precedes the answer that ends a line: `lined up with the Sun. A.`"""
 _MAX_CLOSING = 200
 _TURN = re.compile(
     rf"(?i:{any_of(TURN, 'no|make that|or (?:maybe|rather|perhaps|possibly)')})[\s,:;.(-]*"
@@ -89,12 +90,14 @@ _CONDITION = re.compile(
     r"[\s,(]*(?:if|only if|unless|provided|assuming|as long as|except|when|whenever)(?![A-Za-z])",
     re.IGNORECASE,
 )
-"""Right behind a letter it says that another is right as well."""
+"""Right after a letter, these say that another letter may be right as well."""
 _SAYS_WHY = re.compile(
     r"\s*(?:because|since|as|is|due|for|which|with|that)(?![A-Za-z])", re.IGNORECASE
 )
 _TEXT_AND_LETTER = re.compile(r"(.{1,400}\S)\s?\(([A-Z])\)[.!]?")
+"""An option's text and its letter: `Madrid (C)`."""
 _LISTED = re.compile(r"(?<![A-Za-z0-9])\(?([A-Z])[).:．](?=\s|\S)")
+"""The letter of an option in a list: `B)`."""
 _EDGE = " \t\r\n.:;,!?。．、：；，！-–—()[]{}\"'"
 
 
@@ -108,7 +111,7 @@ class Picked:
     is_hedged: bool = False
     """It says "A or B", or names a letter with another option's text."""
     is_same_text: bool = False
-    """The options picked are written alike, so that picking by text cannot tell them apart."""
+    """The options picked have the same text, so that picking by text cannot distinguish them."""
 
 
 class Choice(FileTask):
@@ -118,7 +121,7 @@ class Choice(FileTask):
     config: ChoiceConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the letter, or letters, are those of the answer. Parts: `correct`."""
+        """Grade whether the chosen letters are those of the answer. Parts: `correct`."""
         options = options_of(problem)
         gold = _gold(problem, options)
         question = "\n".join(message.content for message in problem.prompt)
@@ -145,7 +148,8 @@ def _with_last_sentence(
     options: Mapping[str, str],
     question: str,
 ) -> tuple[Statement, Picked | None] | None:
-    """Read the last sentence where nothing else can be read; one for another option is a hedge."""
+    """Read the last sentence if nothing else can be read; if it names another option, it is a
+    hedge."""
     *_, line = text.rstrip().rpartition("\n")
     is_read = final is not None and ("boxed" in line or "answer" in line.lower())
     named = None if is_read else find_named(text, options, question)
@@ -162,7 +166,7 @@ def _with_last_sentence(
 
 
 def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
-    """Find the last statement that names an option, or the last tag or box, whatever it holds."""
+    """Find the last statement that names an option, or the last tag or box with any content."""
     for statement in reversed(statements(text)):
         if statement.form == "line" and _is_in_list(text, statement):
             continue
@@ -177,7 +181,7 @@ def last_pick(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked 
 def _closing_pick(line: str, options: Mapping[str, str]) -> Picked | None:
     """Read one letter, bare or with its own text, that ends a line of prose.
 
-    Behind another letter or an option that is only named it may be one of a list.
+    After another letter, or after an option that is only mentioned, it may be an item of a list.
     """
     leads = list(_CLOSING.finditer(line, max(len(line) - _MAX_CLOSING, 0)))
     if not leads:
@@ -197,7 +201,7 @@ def _closing_pick(line: str, options: Mapping[str, str]) -> Picked | None:
 
 
 def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picked | None] | None:
-    """Read a letter that has the first line to itself, or with its own text, before the reasons."""
+    """Read a letter that is the whole first line, perhaps with its own text, before the reasons."""
     first, _, rest = text.strip().partition("\n")
     if _LISTED.match(rest.strip()) or is_denied(text.strip(), 0, len(first)):
         return None
@@ -217,7 +221,7 @@ def _first_line(text: str, options: Mapping[str, str]) -> tuple[Statement, Picke
 
 
 def options_of(problem: Problem) -> dict[str, str]:
-    """Read the options from the payload, letter to text; without any, A to J have no text."""
+    """Read the options from the payload, letter to text; without any, A to J have empty texts."""
     given = problem.payload.get("options")
     if given is None:
         return dict.fromkeys(_USUAL, "")
@@ -238,7 +242,7 @@ def _gold(problem: Problem, options: Mapping[str, str]) -> frozenset[str]:
 
 
 def _is_in_list(text: str, line: Statement) -> bool:
-    """See that the last line is one of a list of options: the line before it is labelled too."""
+    """Whether the last line belongs to a list of options: the line before it has a label too."""
     lines = text[-4 * len(line.text) - (1 << 14) :].rstrip().splitlines()[:-1]
     before = next((other for other in reversed(lines) if other.strip()), "").strip().lstrip("(")
     return len(before) > 2 and before[0] in OPTION_LETTERS and before[1] in ").:．、"
@@ -274,7 +278,7 @@ def pick(text: str, options: Mapping[str, str], *, must_be_whole: bool) -> Picke
 
 
 def text_key(text: str) -> str:
-    """Reduce an option's text to what must agree: no spaces, no markup, no mark at its end."""
+    """Reduce an option's text to what must agree: no spaces, markup or final punctuation."""
     plain = strip_markup(text).replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
     return "".join(plain.split()).strip(".,;:。")
 
@@ -289,7 +293,7 @@ def _by_text(words: str, options: Mapping[str, str]) -> Picked | None:
 
 
 def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
-    """Read `Madrid (C)`, a hedge where the letter is that of another text."""
+    """Read `Madrid (C)`; it is a hedge if the letter belongs to another text."""
     both = _TEXT_AND_LETTER.fullmatch(words)
     named = _by_text(both[1], options) if both and both[2] in options else None
     if both is None or named is None:
@@ -300,7 +304,7 @@ def _text_and_letter(words: str, options: Mapping[str, str]) -> Picked | None:
 
 
 def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
-    """Read `ABD` or `A B D`, several letters and nothing else; they decide in rising order only."""
+    """Read `ABD` or `A B D`, several letters and nothing else; they must be in rising order."""
     bare = words.strip(_EDGE)
     is_spaced = " " in bare
     letters = bare.split() if is_spaced else list(bare)
@@ -313,7 +317,8 @@ def _read_run(words: str, options: Mapping[str, str]) -> Picked | None:
 
 
 def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bool]:
-    """Read labels joined by "and", "or" or commas; where they end; whether they hedge."""
+    """Read labels joined by "and", "or" or commas; return them, their end, and whether they
+    hedge."""
     letters: list[str] = []
     start = end = 0
     is_hedged = False
@@ -337,7 +342,7 @@ def _letters(words: str, options: Mapping[str, str]) -> tuple[list[str], int, bo
 
 
 def _is_label_here(words: str, label: re.Match[str]) -> bool:
-    """Tell "A, B" from "C, A train…": a second letter must not be the article of a sentence."""
+    """Distinguish "A, B" from "C, A train…": a second letter must not be a sentence's article."""
     join = _JOIN.match(words, label.end())
     if join and join[0].strip(" (") and _LABEL.match(words, join.end()):
         return True
@@ -348,7 +353,7 @@ def _is_label_here(words: str, label: re.Match[str]) -> bool:
 def _single(
     words: str, letter: str, end: int, options: Mapping[str, str], must_be_whole: bool
 ) -> Picked | None:
-    """Read one letter with what follows it: its own text, another option, a condition, reasons."""
+    """Read one letter and what follows: its own text, another option, a condition, or reasons."""
     rest = words[end:]
     if rest[:1] == "?" and len(rest) > 1:
         return None
@@ -356,7 +361,7 @@ def _single(
     tail = rest.strip(_EDGE)
     if not tail:
         return alone
-    # A dash may be a minus sign of the option's text or stand between letter and text.
+    # A dash may be a minus sign of the option's text or a separator after the letter.
     text = rest.lstrip(_EDGE.replace("-", "").replace("–", ""))
     if named := _by_text(text, options) or _by_text(tail, options):
         return alone if letter in named.letters else _hedge(letter, min(named.letters))
@@ -378,7 +383,7 @@ def _hedge(*letters: str) -> Picked:
 
 
 def _second(tail: str, letter: str, options: Mapping[str, str]) -> str | None:
-    """Find another letter after the first: all there is (`B A`), or a turn (`B; no, D`)."""
+    """Find another letter after the first: all that follows (`B A`), or a turn (`B; no, D`)."""
     turn = _TURN.search(tail) or _OTHERWISE.search(tail)
     others = [next(filter(None, turn.groups()))] if turn else []
     if turn is None and len(tail) < 2 * len(options):

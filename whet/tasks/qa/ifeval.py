@@ -1,11 +1,11 @@
 r"""IFEval: instructions that a program can verify, 25 kinds (Zhou et al. 2023).
 
-payload  {"instructions": [{"id": "length_constraints:number_words", "relation": "at least",
+payload {"instructions": [{"id": "length_constraints:number_words", "relation": "at least",
          "num_words": 300}, ...]}, with the benchmark's ids and arguments
-answer   a response that follows them, if there is one
+answer a response that follows them, if there is one
 
-The response after its thought is judged as a whole. It is right if it follows all instructions; one
-that hands back the prompt is not. The checks are those of the benchmark, without its libraries:
+The whole response after its thinking part is graded. It is right if it follows all instructions and
+does not just repeat the prompt. The checks are those of the benchmark, without its libraries:
 
 - Keywords are compared as written, not as patterns.
 - A sentence ends with . ! or ? before a space or the end, unless the point follows an abbreviation
@@ -180,7 +180,7 @@ def loosen(response: str) -> list[str]:
 
 
 def count_sentences(text: str) -> int:
-    """Count sentences; words behind the last end are one more.
+    """Count sentences; words after the last sentence end count as one more.
 
     >>> count_sentences("Dr. Li paid 3.50, e.g. in cash. Why? I see")
     3
@@ -206,7 +206,7 @@ def _instructions(problem: Problem) -> list[Instruction]:
 
 
 def _is_echo(problem: Problem, response: str) -> bool:
-    """Whether a response is the prompt, or a piece of more than half of it."""
+    """Whether a response is the prompt, or a part that is more than half of it."""
     given = " ".join(response.split()).casefold()
     asked = " ".join(problem.prompt[-1].content.split()).casefold()
     return len(given) > len(asked) / 2 and given in asked

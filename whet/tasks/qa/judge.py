@@ -1,12 +1,12 @@
 """Free-form questions, as in WebInstruct, judged by a model at any OpenAI-style chat endpoint.
 
-A problem's `answer` is the reference, `payload["answers"]` further ones; the question is the last
-user message, or `payload["question"]`. An answer that reads as a reference is right without asking.
-Otherwise the judge sees question, references and answer, the answer delimited by a random word that
-its author cannot know, and must reply with that word. A model that was trained on its own prompt,
-as TIGER-Lab/general-verifier was, is asked with that one. What the judge cannot be asked, or does
-not answer in that form, is `UNSCORED`, never a zero. Asking takes at most a time budget and never
-raises.
+A problem's `answer` is the reference, and `payload["answers"]` has further ones. The question is
+`payload["question"]`, or else the last user message. An answer that agrees with a reference is
+right without asking the judge. Otherwise the judge sees question, references and answer, the answer
+delimited by a random word that its author cannot know, and must reply with that word.
+TIGER-Lab/general-verifier gets the prompt that it was trained on. If the judge cannot be asked or
+replies in another form, the response is `UNSCORED`, never zero. Asking stays within a time budget
+and never raises.
 """
 
 import re
@@ -38,7 +38,7 @@ from whet.types import Json, Problem, Score, Verdict
 MAX_REPLY_BYTES = 1 << 20
 _DECISION = re.compile(r"final decision:[\s*]*(yes|no)\b", re.IGNORECASE)
 _FORGED = re.compile(r"final\s*decision|#\s*(?:question|ground\s*truth|student)", re.IGNORECASE)
-"""What an answer says only to be taken for a part of general-verifier's prompt or reply."""
+"""What an answer contains only to imitate general-verifier's prompt or reply."""
 _MAX_QUESTION = 1 << 14
 _SYSTEM = (
     "You check answers. You get a question, one or more reference answers, and a student's answer. "
@@ -51,7 +51,8 @@ _SYSTEM = (
 
 class JudgeEndpoint(Config):
     url: str | None = None
-    """Where the judge listens, with the version: `http://localhost:8000/v1`; none has no judge."""
+    """Where the judge listens, with the version: `http://localhost:8000/v1`; none means no
+    judge."""
     model: str = "judge"
     """The model's name at that address."""
     key_env: str | None = None
@@ -76,8 +77,8 @@ class JudgeConfig(Config):
     endpoint: JudgeEndpoint = JudgeEndpoint()
     """Where the judging model answers."""
     prompt: Literal["nonce", "general_verifier"] = "nonce"
-    """What it is asked: "nonce" for any chat model, "general_verifier" for TIGER-Lab's model, whose
-    replies end in "Final Decision: Yes" or "No"."""
+    """Which prompt it gets: "nonce" for any chat model, "general_verifier" for TIGER-Lab's model,
+    whose replies end in "Final Decision: Yes" or "No"."""
 
 
 class Judge(FileTask):
@@ -103,7 +104,7 @@ class Judge(FileTask):
             raise ConfigError(f"the judge at {endpoint.url} cannot be reached: {error}") from error
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State what the judge says. Parts: `correct`, and `asked`, 1 if a judge was needed."""
+        """Grade as the judge says. Parts: `correct`, and `asked`, 1 if a judge was needed."""
         golds = list_references(problem)
         answer = final_answer(text)
         if answer is None:
@@ -116,7 +117,7 @@ class Judge(FileTask):
         return to_score(verdict, {"asked": 1.0}, answer, note)
 
     def _ask(self, problem: Problem, golds: Sequence[str], answer: str) -> tuple[bool | None, str]:
-        """Ask for a verdict, and once more within the budget where the reply has none."""
+        """Ask for a verdict, and once more within the budget if the reply has none."""
         endpoint = self.config.endpoint
         question = question_of(problem)
         is_trained = self.config.prompt == "general_verifier"
@@ -138,14 +139,14 @@ class Judge(FileTask):
 
 
 def final_answer(text: str) -> str | None:
-    """Take the last tag, box or marked line; an answer must be stated as one."""
+    """Return the last tag, box or marked line; an answer must be explicitly stated."""
     stated = [span for span in statements(text) if span.form in ("tag", "box", "marker")]
     answer = stated[-1].text.strip() if stated else ""
     return answer if answer and len(answer) <= MAX_SPAN else None
 
 
 def question_of(problem: Problem) -> str:
-    """Take the question of the payload, or the last user message."""
+    """Return the question of the payload, or else the last user message."""
     question = problem.payload.get("question")
     if not isinstance(question, str):
         asked = [message.content for message in problem.prompt if message.role == "user"]

@@ -1,16 +1,16 @@
 r"""LiveBench: the reasoning, language and data analysis questions whose answers are exact.
 
-answer   words with commas, "yes, no, yes"; for `mapping` an object as JSON; for others the text
-payload  {"kind": "words" | "groups" | "mapping" | "text" | "order"}
+answer words with commas, "yes, no, yes"; for `mapping` an object as JSON; otherwise the text
+payload {"kind": "words" | "groups" | "mapping" | "text" | "order"}
 
-words    web_of_lies, house_traversal, zebra_puzzle, spatial, cta: the same words in the same order
-groups   connections: the same groups of four, in any order
-mapping  tablejoin: the same pairs of columns; null stands for a column without a partner
-text     typos: the same text, spaces aside, alone or among lines that speak of it
-order    plot_unscrambling: the same sentences in the same order, alone or among such lines
+words web_of_lies, house_traversal, zebra_puzzle, spatial, cta: the same words in the same order
+groups connections: the same groups of four, in any order mapping tablejoin: the same pairs of
+columns; null stands for a column without a partner text typos: the same text, ignoring spaces,
+alone or among lines about it order plot_unscrambling: the same sentences in the same order, alone
+or among such lines
 
 An answer may stand in `<solution>` or `<PLOT_SUMMARY>` tags or, as the prompts ask, in bold.
-tablereformat is left out: its script compares what pandas makes of two tables.
+tablereformat is not supported, because its script compares how pandas parses two tables.
 """
 
 import re
@@ -43,36 +43,38 @@ _BOLD = re.compile(r"\*{2,3}([^*\n]{1,2000})\*{2,3}")
 _WORD = re.compile(r"\w[\w '’./&!-]*")
 _TOKEN = re.compile(r"\w+")
 _MARGIN = re.compile(r"[ \t]*(?:>[ \t]*)*(?:(?:[0-9]{1,2}[.)]|[-*•])[ \t]+|```[a-z]*\s*\Z)?")
-"""What stands before a line of a quotation, a list or a fenced block."""
+"""What may precede a line of a quotation, a list or a fenced block."""
 _WRAPPED = re.compile(r"(\*\*|[\"“`])([^*\"“”`]+)(?:\*\*|[\"”`])\Z")
+"""A text in bold or quotes, alone or at the end of a line."""
 _LABELLED = re.compile(
     r"\A([\s*_#]*(?:here is |this is )?(?:the |my )?(?:corrected|fixed|mended|revised|edited|final"
     r"|output|result|answer|solution)(?: (?:text|version|sentences?|answer|story|order|output))?"
     r"[\s*_]*:[*_]*)[ \t]+(?=\S)",
     re.IGNORECASE,
 )
-"""A label that says that what follows it on its line is the answer."""
+"""A label that says that the rest of its line is the answer."""
 _DRAFT = re.compile(
     r"[\s*_]*(?:(?:my|the|first|second|rough|initial) ?)*(?:draft|attempt|try)\b", re.I
 )
+"""The start of a draft: `My first attempt`."""
 _REFUSED = re.compile(
     r"[.?!] (?:no\b|(?:that|this|it)(?:'s| is| was) (?:wrong|not right|incorrect|not correct))"
     r"[^.?!]*[.!]?\Z",
     re.IGNORECASE,
 )
-"""The last sentence of a draft refuses it: `He paid first? No, he must order before.`"""
+"""A last sentence that rejects a draft: `He paid first? No, he must order before.`"""
 _SENTENCE_SIGN = " . "
 _CHANGES = re.compile(
     any_of(TURN, CHOICE, "should|must|could|might|may|either|another|better|both|version"),
     re.IGNORECASE,
 )
-"""Below a text it may change the text."""
+"""If one of these is below a text, it may change the text."""
 _MAX_LINES = 200
 _MAX_REMARKS = 2000
 _NO_WORD = re.compile(
     r"\b(?:or|not|either|maybe|and|is|are|was|were|answer|therefore)\b", re.IGNORECASE
 )
-"""With one of these a piece between commas is prose, or more than one answer."""
+"""If a piece between commas has one of these, it is prose or more than one answer."""
 
 
 class LiveBenchConfig(Config):
@@ -88,8 +90,8 @@ class LiveBench(FileTask):
     def score(self, problem: Problem, text: str) -> Score:
         """Compare the answer as a whole.
 
-        Parts: `correct`; `share`, how much of the answer is right: words in their place, groups,
-        or the F1 of pairs; 0 or 1 for a text; how near an order is.
+        Parts: `correct`; `share`, the fraction of the answer that is right: words in their place,
+        groups, the F1 of pairs, 0 or 1 for a text, the similarity of an order.
         """
         kind = problem.payload.get("kind")
         shown = _TAG.sub(r"<\1answer>", text)
@@ -109,7 +111,7 @@ class LiveBench(FileTask):
 
 
 def unsupported_reason(kind: Kind, answer: str) -> str | None:
-    """Say why an answer cannot be compared; None if it can."""
+    """Explain why an answer cannot be compared; None if it can."""
     if kind in ("text", "order"):
         parts: Sized | None = _list_sentences(answer, kind == "order")
     else:
@@ -118,7 +120,7 @@ def unsupported_reason(kind: Kind, answer: str) -> str | None:
 
 
 def read_words(span: str) -> list[str] | None:
-    """Read words with commas between them; None if one of them is no bare word.
+    """Read words separated by commas; None if one of them is not a bare word.
 
     >>> read_words("Yes, no,Four"), read_words("yes or no"), read_words("")
     (['yes', 'no', '4'], None, None)
@@ -163,10 +165,10 @@ def compare_pairs(answer: Pairs, gold: Pairs) -> float:
 
 
 def compare_order(answer: Sequence[str], gold: Sequence[str]) -> float:
-    """Subtract from 1 the edit distance of an order of sentences, a sentence each.
+    """Return 1 minus the edit distance between two orders of sentences, per reference sentence.
 
-    The position of a reference sentence is that of the sentence most like it. A longer answer than
-    the reference could be, twice over, is not read.
+    A reference sentence is matched to the most similar sentence of the answer. An answer more than
+    twice as long as the reference scores 0.
     """
     if sum(map(len, answer)) > 2 * sum(map(len, gold)) + 100:
         return 0.0
@@ -221,7 +223,7 @@ def _score_text(problem: Problem, text: str) -> Score:
 
 
 def _holds_only(given: str, gold: Sequence[str], is_order: bool) -> bool:
-    """Whether some lines are the reference, and the others speak of it and give no other version.
+    """Whether some lines are the reference and the others only comment on it.
 
     >>> _holds_only("The fixed text:\\n> A cat.\\nI changed one word.", ["A cat."], False)
     True
@@ -260,12 +262,12 @@ def _is_version(line: str, gold: Sequence[str], is_order: bool) -> bool:
 
 
 def _is_rejected(line: str, is_last: bool) -> bool:
-    """Whether a line above the last one tries out a version and ends by refusing it."""
+    """Whether a line above the last one drafts a version and ends by rejecting it."""
     return is_last and _DRAFT.match(line) is not None and _REFUSED.search(line) is not None
 
 
 def _lead_to(lines: Sequence[str]) -> bool:
-    """Whether the lines above an answer lead to it, and do not deny it."""
+    """Whether the lines above an answer introduce it and do not deny it."""
     if not lines:
         return True
     is_label = lines[-1].rstrip(" *").endswith(":")
@@ -273,21 +275,21 @@ def _lead_to(lines: Sequence[str]) -> bool:
 
 
 def _only_explain(lines: Sequence[str]) -> bool:
-    """Whether the lines below an answer neither take it back nor change it."""
+    """Whether the lines below an answer neither retract nor change it."""
     tail = "\n".join(["", *lines])
     is_short = len(tail) <= REMARK_WINDOW
     return is_short and not _CHANGES.search(tail) and find_replacement(tail) is None
 
 
 def _list_sentences(text: str, is_split: bool) -> list[str]:
-    """Cut a text at its full stops, or not at all; spaces count as one, and quotes as straight."""
+    """Split a text at its full stops, or not at all; normalize spaces and quotes."""
     text = text.translate(_QUOTES)
     pieces = text.split(".") if is_split else [text]
     return [words for piece in pieces if (words := " ".join(piece.split()))]
 
 
 def _offers_others(text: str, words: list[str]) -> bool:
-    """Whether other answers stand in lines of their own: all lines, or lines in bold."""
+    """Whether other answers are on lines of their own: any lines, or lines in bold."""
     visible = decided_text(text) or ""
     if "answer>" in visible or "boxed" in visible:
         return False
@@ -299,7 +301,7 @@ def _offers_others(text: str, words: list[str]) -> bool:
 
 
 def _read_bold(text: str) -> tuple[str, list[str]] | None:
-    """Read what the last line has in bold, if there are no tags or boxes."""
+    """Read the bold words of the last line, if there are no tags or boxes."""
     visible = decided_text(text)
     line = None if visible is None else last_line(visible)
     if visible is None or line is None or "answer>" in visible or "boxed" in visible:

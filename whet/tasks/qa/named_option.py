@@ -1,8 +1,8 @@
 """Read the option that the last sentence of a response names, by its letter or its text.
 
-The sentence must say that what the question asks for is that option, in the question's own words or
-with a word that stands for it: `the capital of Norway is Oslo`, `so the letter is C`, `it is Oslo
-(option C)`. A sentence that says anything else of an option names none.
+The sentence must say that this option is what the question asks for, in the question's own words or
+with a pronoun or a noun such as `answer`: `the capital of Norway is Oslo`, `so the letter is C`,
+`it is Oslo (option C)`. Other sentences about an option do not name it.
 """
 
 import re
@@ -33,8 +33,10 @@ _MAX_SENTENCES = 3
 _MAX_TRAILING = 6
 _MAX_LABEL = 40
 _OPTIONS_START = re.compile(r"^[ \t*]*\(?A[).:]|[ \n]\(A\)", re.MULTILINE)
+"""Where a question's list of options starts: `A)`."""
 _SENTENCE_END = re.compile(r"(?<=[.!])\s+(?=[A-Z])")
 _CLAUSE = re.compile(r"(?:^|,|;|:|→|⇒) ?(?:and )?(?:so|thus|hence|therefore|then)\b,? |; ", re.I)
+"""The start of a clause that concludes: `, so`, `hence`."""
 _IS = re.compile(
     r"\b(?:is|are|was|were|be|equals|(?:match|correspond)(?:es|s)?(?: to| with)?|makes it|leaves"
     r"|gives|yields)\b|=|:(?=\s)",
@@ -42,6 +44,7 @@ _IS = re.compile(
 )
 _CONTRACTED = re.compile(r"\b(it|that|this|what|which|answer|letter|option)['’]s\b", re.IGNORECASE)
 _PREFIX = re.compile(r"^(?:of|among|out of) (?:the|these|all|our)\b[^,]{0,40}, ", re.IGNORECASE)
+"""A phrase before the subject: `of these options, `."""
 _STANDS_FOR_IT = frozenset(
     list_stems(
         "it its this that the so thus hence therefore then and now finally right correct best only"
@@ -50,14 +53,18 @@ _STANDS_FOR_IT = frozenset(
         " as being thing one here looking"
     )
 )
+"""Words that may stand for what the question asks for."""
 _NAMES_IT = frozenset(list_stems("it this that letter option choice answer pick selection"))
+"""Words that refer to the answer itself."""
 _INDEFINITE = frozenset(list_stems("a an one some another each any every no first next"))
+"""A subject that starts with one of these may be one of many."""
 _REVERSED = frozenset(list_stems("not except least false incorrect untrue never wrong"))
+"""Words that reverse what a question asks for."""
 _STATEMENTS = frozenset(list_stems("statement assertion conclusion claim"))
-"""What may have letters of their own."""
+"""Things that may have letters of their own."""
 _PREPOSITIONS = frozenset(list_stems("in on at by from to with for"))
 _NO_VERBS = _PREPOSITIONS | frozenset(list_stems("of into and or than as the a an if is it what"))
-"""What is no verb right before an option: `he pays $15`."""
+"""Words before an option that are not verbs; a verb may precede it: `he pays $15`."""
 _WHERE = re.compile(r"\b(in|on|at|by|from|to|with|for) (?:which|what)\b", re.IGNORECASE)
 _ADVERBS = re.compile(
     r"^(?:(?:clearly|indeed|thus|therefore|hence|then|simply|exactly|equal to|now|that|of course"
@@ -66,15 +73,18 @@ _ADVERBS = re.compile(
     re.IGNORECASE,
 )
 _PARTING = re.compile(r",? (?:because|since|which|as|where|for|so)\b|[,;:(]| [—–-] ")
+"""Where a predicate may end: before a reason or an aside."""
 _LETTER_BEHIND = re.compile(
     r"^(?P<text>.{1,300}?\S)(?:,? (?:i\.e\.,? |that is,? |which is )?\(?| ?\()"
     r"(?:(?:the )?(?:option|choice|letter|answer) )?\(?(?P<letter>[A-Z])\)*$"
 )
+"""An option's text and then its letter: `Oslo (option C)`."""
 _LETTER_BEFORE = re.compile(
     r"^(?:(?:option|choice|letter|answer) )?\(?(?P<letter>[A-Z])\)?(?:[.:,)] ?| \(| [—–-] | = )"
     r"(?P<text>\S.{0,300}?)\)?$",
     re.IGNORECASE,
 )
+"""An option's letter and then its text: `C. Oslo`."""
 _LETTER = re.compile(r"^(?:option |choice |letter |answer )?\(?([A-Z])\)?$")
 _IT_IS = re.compile(r"^(?:so |then )?(?:option |choice )?\(?([A-Z])\)? it is$", re.IGNORECASE)
 _ONLY = re.compile(
@@ -82,10 +92,10 @@ _ONLY = re.compile(
     r"|is (?:left|correct|right|possible|valid|consistent))$",
     re.IGNORECASE,
 )
-"""The others are ruled out: `only table D works`."""
+"""The other options are ruled out: `only table D works`."""
 _CURRENCY = re.compile(r"^(?:rs\.?|inr|usd|eur|gbp|[€£¥₹]) ?(?=[0-9])", re.IGNORECASE)
 _LETTERS = re.compile(r"(?<![A-Za-z0-9'’])(?:([B-HJ-Z])|([AI])(?! [a-z]))(?![A-Za-z0-9'’])")
-"""Letters that may be those of options; an article or a pronoun is none."""
+"""Letters that may be labels of options, but not an article or a pronoun."""
 _DISOWNING = DISOWNING - {"pick", "choose"}
 _DOUBT = re.compile(
     any_of(DENIAL, FALSE, CHOICE, UNSURE, SUPPOSED, TURN, "but|yet") + rf"|{CONTRACTION}|\?",
@@ -96,16 +106,16 @@ _ARTICLE = re.compile(r"^(?:the|an?) (?=\S)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The options by their texts, and the words that the question uses."""
+    """The options by their texts, and the words of the question."""
 
     texts: Mapping[str, str]
     letters: frozenset[str]
     words: frozenset[str]
     question: str
     prepositions: frozenset[str]
-    """Those before its `which` or `what`."""
+    """The prepositions before its `which` or `what`."""
     longest: int
-    """An option is named in this many characters at most."""
+    """The length of the longest text that can name an option."""
 
 
 def find_named(text: str, options: Mapping[str, str], question: str) -> tuple[int, str] | None:
@@ -164,7 +174,7 @@ def _words(text: str) -> list[str]:
 
 
 def _says_more(sentence: str, known: _Known) -> bool:
-    """Whether a sentence behind an answer doubts it or names an option."""
+    """Whether a sentence after an answer doubts it or names an option."""
     plain = f" {' '.join(_words(sentence))} "
     names = (f" {' '.join(_words(text))} " in plain for text in known.texts)
     words = sentence.lower().split()
@@ -197,7 +207,7 @@ def _read_sentence(sentence: str, known: _Known) -> str | None:
 
 
 def _is_asked(subject: str, known: _Known, *, concludes: bool, is_label: bool) -> bool:
-    """Whether a subject is what the question asks for, and not any thing of its kind."""
+    """Whether a subject is exactly what the question asks for, not just one of its kind."""
     words = _words(subject)
     if not words or words[0] in _INDEFINITE or is_doubtful(subject) or is_disowned(subject):
         return False
@@ -213,7 +223,7 @@ def _is_asked(subject: str, known: _Known, *, concludes: bool, is_label: bool) -
 
 
 def _read_predicate(predicate: str, known: _Known) -> str | None:
-    """Read what a sentence says it is: all of it, or what stands before a reason."""
+    """Read the option of a predicate: all of it, or the part before a reason."""
     for start in (0, _end_of_adverbs(predicate, known)):
         for head, tail in _heads(predicate[start:], known):
             letter = _find_option(head, known)
@@ -231,7 +241,8 @@ def _end_of_adverbs(predicate: str, known: _Known) -> int:
 
 
 def _heads(predicate: str, known: _Known) -> Iterator[tuple[str, str]]:
-    """List what may be the option in a predicate, longest first, and what is left behind it."""
+    """Yield the parts of a predicate that may be the option, longest first, and what follows
+    each."""
     yield predicate, ""
     for part in reversed(list(_PARTING.finditer(predicate))):
         yield predicate[: part.start()], predicate[part.start() :]
@@ -246,7 +257,7 @@ def _heads(predicate: str, known: _Known) -> Iterator[tuple[str, str]]:
 
 
 def _find_option(head: str, known: _Known) -> str | None:
-    """Find the option that a few words are: its letter, its text, or both if they agree."""
+    """Find the option that a few words name: by letter, by text, or by both if they agree."""
     head = head.strip(" .,;:")
     if len(head) > known.longest:
         return None
@@ -262,7 +273,7 @@ def _find_option(head: str, known: _Known) -> str | None:
 
 
 def _agrees(tail: str, letter: str, known: _Known) -> bool:
-    """Whether what follows an option doubts nothing and names no other."""
+    """Whether the text after an option neither doubts it nor names another."""
     if not tail:
         return True
     plain = f" {' '.join(_words(tail))} "
@@ -274,7 +285,7 @@ def _agrees(tail: str, letter: str, known: _Known) -> bool:
 
 
 def _read_subject(clause: str, known: _Known) -> str | None:
-    """Read an option of which a sentence says what the question asks: `Oslo is the capital`."""
+    """Read an option as the subject of what the question asks: `Oslo is the capital`."""
     words = clause.split()
     for length in range(1, len(words) - 1):
         letter = _find_option(" ".join(words[:length]), known)
@@ -288,7 +299,7 @@ def _read_subject(clause: str, known: _Known) -> str | None:
 
 
 def _read_object(clause: str, known: _Known) -> str | None:
-    """Read the option that ends a clause behind the verb of the question: `he pays $15`."""
+    """Read the option that ends a clause after the question's verb: `he pays $15`."""
     words = clause.split()
     for length in range(2, len(words)):
         lead = _words(" ".join(words[:length]))

@@ -1,7 +1,7 @@
 """ProcessBench: name the first wrong step of a solution, or say that there is none.
 
-answer   the index of the first wrong step, from 0; -1 where all are right
-payload  {"f1": {"subset": "gsm8k", "half": "error" or "correct"}}: evaluations report the F1 of a
+answer the index of the first wrong step, from 0; -1 if all are right payload {"f1": {"subset":
+"gsm8k", "half": "error" or "correct"}}: evaluations report the F1 of a
          subset, the harmonic mean of the accuracies on its halves (Zheng et al. 2024)
 """
 
@@ -27,6 +27,7 @@ _INDEX = re.compile(
     r"|as )[a-z ,'-]{1,60})\)\.?)?",
     re.IGNORECASE | re.ASCII,
 )
+"""An index in any usual form: `3`, `step 3`, `the first error: 3`."""
 _AT_FAULT = re.compile(
     r"(\b(?:paragraph|step|(?:it|this|that)(?= (?:is|was) \w+ (?:because|since|as)\b))"
     r"(?:[ _]?[0-9]{1,4})?>?(?:, [^\n,]{1,80},| \([^\n()]{1,80}\))?"
@@ -36,7 +37,7 @@ _AT_FAULT = re.compile(
     r"(?:mistake(?= (?:is|lies)\b)|(?:wrong|incorrect|faulty|false) (?=paragraph|step))",
     re.IGNORECASE,
 )
-"""A wrong step is what is asked for: such a word in front of an index denies nothing."""
+"""Since the question asks for a wrong step, such a word before an index is not a denial."""
 _FAULT = r"(?:error|mistake|fault|flaw|(?:wrong|faulty|incorrect|false|bad) (?:step|paragraph|one))"
 _OCCURS = (
     r"(?:(?:is|occurs|appears|lies|comes|sits|arises|happens|starts|is made|is found|is located"
@@ -51,7 +52,7 @@ _NAMED = re.compile(
     rf"|\b(?:it|the (?:solution|argument|reasoning)) (?:first )?goes wrong{_WHERE}",
     re.IGNORECASE,
 )
-"""Such words lead to the index as `the answer is` does."""
+"""Words that introduce the index, as `the answer is` does."""
 _FIRST = re.compile(
     r"<?\b(?:paragraph|step)[ _]([0-9]{1,4})>? (?:(?:is|has|holds|contains|makes|introduces) "
     rf"the (?:very )?(?:first|earliest|only) {_FAULT}"
@@ -60,6 +61,7 @@ _FIRST = re.compile(
     r"(?P<why>(?:[:,;]| [—–-]) [^\n]{1,200})?(?=\W{0,4}\Z)",
     re.IGNORECASE,
 )
+"""A step before what it is: `paragraph 3 has the first error: it adds`."""
 _BOX = r"[\s*$(\\]*boxed\{[^{}\n]{1,20}\}"
 _SOUND = re.compile(
     rf"\b(?:no {_FAULT}|nothing (?:is )?(?:wrong|amiss|off))(?: is| lies| occurs)? (?:at|in|with)"
@@ -68,14 +70,14 @@ _SOUND = re.compile(
     rf"|fine|sound|valid|true|ok(?:ay)?)|holds|(?:has|contains|makes) no {_FAULT})\b)",
     re.IGNORECASE,
 )
-"""So a text says that the step in a box has no fault."""
+"""Text that says that the step in a box has no fault."""
 _NONE = re.compile(
     r"\b(?:(?:every|each|all)(?: the| of the)? (?:\w+ )?(?:paragraph|step)s?|no (?:\w+ )?"
     r"(?:paragraph|step|error|mistake)s?)\b[^\n.!?]{0,60},? (?:so|hence|thus|therefore)"
     r"(?: (?:the (?:index|answer) is|it is))?,? (?=(?:-|\N{MINUS SIGN})1\W{0,4}\Z)",
     re.IGNORECASE,
 )
-"""So a text says that nothing is wrong, before it says so with -1."""
+"""Text that says that nothing is wrong, before the index -1 itself."""
 _REMARK = re.compile(
     r"(?<![\w.])((?:-|\N{MINUS SIGN})1|[0-9]{1,4})([\])}>*`$]{0,6})"
     r"(?: \((?:no|all|every|there (?:is|are) no|since|as|because|where)\b[^\n()]{1,120}\)"
@@ -83,7 +85,7 @@ _REMARK = re.compile(
     r"\b[^\n]{1,200})(?=\W{0,4}\Z)",
     re.IGNORECASE,
 )
-"""Behind an index a remark says what it means, or what is wrong there."""
+"""A remark after an index about its meaning or about the error."""
 _FIELD = re.compile(
     r"(?:final_)?answer|(?:(?:first|earliest)_)?(?:(?:error|mistake|wrong|faulty|incorrect)_)?"
     r"(?:error|mistake|index|paragraph|step)(?:_(?:index|paragraph|step))?",
@@ -157,7 +159,7 @@ def _in_object(span: str) -> int | None:
 
 
 def _name_answer(match: re.Match[str]) -> str:
-    """Write what leads to the index; behind another clause it starts a sentence."""
+    """Write the words that introduce the index; after another clause, they start a sentence."""
     return ". The answer is " if match["part"] else "the answer is "
 
 
@@ -169,7 +171,7 @@ def _name_first(match: re.Match[str]) -> str:
 
 
 def _cut_remark(text: str) -> str:
-    """Cut off the reason behind an index that ends a text, unless it takes the index back.
+    """Cut off the reason after an index that ends a text, unless it takes the index back.
 
     >>> _cut_remark("3, since the sum is wrong."), _cut_remark("3, as it seems, or 4")
     ('3', '3, as it seems, or 4')

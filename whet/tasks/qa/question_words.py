@@ -1,5 +1,5 @@
-"""The words of a question and of a sentence that answers it, in the same form for all their forms:
-`how many did Ann win` and `Ann wins`, `Ann won`."""
+"""Reduce the words of a question and of a sentence that answers it to common stems: `how many did
+Ann win`, `Ann wins` and `Ann won` have the same ones."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""List where a response commits itself to an answer: tags, boxes, "the answer is", its last line.
+"""List where a response commits to an answer: tags, boxes, "the answer is", its last line.
 
-Unlike `whet.tasks.answers`, which looks for the strongest form, this keeps all of them in order: a
-person who writes `\\boxed{A}` and ends with "so the answer is C" has answered C.
+Unlike `whet.tasks.answers`, which looks for the strongest form, this keeps all forms in order: a
+response that has `\\boxed{A}` and ends with "so the answer is C" has answered C.
 """
 
 import re
@@ -25,7 +25,7 @@ MAX_SPAN = 4096
 """Longer answers are not read."""
 _MAX_OF_A_KIND = 64
 _WINDOW = 1 << 18
-"""Answers in words are looked for in this many characters at the end."""
+"""Answers in words are searched for in this many characters at the end."""
 
 _MARKER = re.compile(
     r"(?:\bans(?:wers?)?|\b(?:correct|right|best) (?:option|choice)|答案|正确选项)"
@@ -39,6 +39,7 @@ _MARKER = re.compile(
     r"|^####[ \t]+(?=\(?(?:[A-E]\b|yes\b|no\b|true\b|false\b))",
     re.IGNORECASE | re.MULTILINE,
 )
+"""Words or signs that introduce an answer: `the correct option is`, `Result:`, `答案是`."""
 _PICK = re.compile(
     r"(?:\bI(?:'ll| will| would|'d)?[ \t]{1,4}(?:choose|select|pick|go with)"
     r"|\bwhich[ \t]{1,4}(?:is|matches|corresponds to)[ \t]{1,4}(?:option|choice)"
@@ -46,19 +47,21 @@ _PICK = re.compile(
     r"|故选|应选|因此选|所以选|选择|选(?=[A-Z(（]))[ \t:：]*",
     re.IGNORECASE,
 )
+"""Words that pick an option: `I choose`, `which matches option`."""
 _VERDICT = re.compile(
     r"(?<![A-Za-z0-9])(?:option[ \t]{1,4}|choice[ \t]{1,4})?(\([A-Z]\)|[A-Z])\)?\*{0,2}"
     r"[ \t]{1,4}is[ \t]{1,4}(?:the answer|(?:the[ \t]{1,4})?(?:correct|right|best))"
     r"(?=[ \t]{0,4}(?:[.,;!)\n]|\Z|because\b|since\b|as\b|(?:answer|option|choice|one)\b))"
 )
+"""A letter that a sentence calls right: `B is the correct answer`."""
 _NO_VERDICT = re.compile(
     any_of(DENIAL, "if|whether|that|suppose|assume|why|or|and|because")
     + r"[ \t]*\Z|(?-i:\b[A-Z])\)?[,/][ \t]*\Z",
     re.IGNORECASE,
 )
-"""Before `B is correct` it says that the response does not claim so."""
+"""Before `B is correct`, these show that the response does not claim it."""
 _OTHERS = re.compile(any_of(REFERENCE, "official") + r"[ \t]{1,4}\Z", re.IGNORECASE)
-"""What is said of the reference is no answer of the response."""
+"""A statement about the reference is not the response's own answer."""
 _CONCLUSION = re.compile(
     r"\b(?:therefore|thus|hence|so|it is|it's|must be|(?:all in all|in short|to sum up|overall"
     r"|in conclusion)(?=[,:]))[ \t,:*]+",
@@ -70,7 +73,7 @@ _NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
 
 StatedForm = Literal["tag", "box", "marker", "conclusion", "line"]
 LOOSE = ("conclusion", "line")
-"""Only a bare answer counts in these, since they may hold any sentence."""
+"""These may hold any sentence, so only a bare answer counts in them."""
 _PATTERNS: tuple[tuple[re.Pattern[str], StatedForm], ...] = (
     (_MARKER, "marker"),
     (_PICK, "marker"),
@@ -80,7 +83,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StatedForm], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One answer that the response states, and where; a tag or box is one whatever it holds."""
+    """One answer that the response states, and its position; a tag or box counts with any
+    content."""
 
     start: int
     form: StatedForm
@@ -93,7 +97,7 @@ class Statement:
 
 
 def statements(text: str) -> list[Statement]:
-    """List what the response commits itself to, first to last; nothing if it was cut.
+    """List the answers that the response commits to, first to last; empty if it was cut off.
 
     >>> [one.text for one in statements("<think>B?</think>The answer is B. No: \\\\boxed{C}")]
     ['B. No: \\\\boxed{C}', 'C']
@@ -117,8 +121,8 @@ def statements(text: str) -> list[Statement]:
     line = last_line(_cut_closing(cut_remarks(visible)))
     if line is None or len(line.text) > MAX_SPAN or is_denied(visible, line.start, line.end):
         return stated
-    # A last line in a tag, or with a box or a marker in it, is read there; one that only concludes
-    # may also be bare as a whole.
+    # A last line in a tag, or with a box or a marker, is read there; one with only a conclusion may
+    # also be a bare answer as a whole.
     is_inside = any(tag.start < line.start < tag.end for tag in find_tags(visible)[-1:])
     is_read = any(one.start >= line.start and one.form != "conclusion" for one in stated)
     if not is_inside and not is_read:
@@ -127,7 +131,7 @@ def statements(text: str) -> list[Statement]:
 
 
 def _cut_closing(text: str) -> str:
-    """Cut off what only closes a tag or a formula, so that the last line is one of words."""
+    """Cut off what only closes a tag or a formula, so that the last line has words."""
     for _ in range(4):
         text = text.rstrip(" \t\r\n*$`")
         ending = next((end for end in ("</answer>", "\\]", "\\)") if text.endswith(end)), "")
@@ -140,7 +144,7 @@ def _in_words(text: str) -> list[Statement]:
     stated = []
     for pattern, form in _PATTERNS:
         for match in deque(pattern.finditer(text, start), maxlen=_MAX_OF_A_KIND):
-            # The rest of the line, or the next line where nothing is left of this one.
+            # The rest of the line, or the next line if this one ends here.
             rest = text[match.end() : match.end() + MAX_SPAN + 1].lstrip().partition("\n")[0]
             end = text.find(rest, match.end()) + len(rest)
             if is_denied(text, match.end(), match.end()) or is_denied(text, match.end(), end):

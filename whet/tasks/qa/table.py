@@ -1,10 +1,10 @@
 """Answers from tables: HiTab, MultiHiertt, FinQA, TableBench, TabMWP.
 
-A problem's `answer` is a number with or without a unit, a text, or a list; a list with bars (`a |
-b`) is free in its order unless the question asks for one, a list with commas is not unless the
-payload says `"order": "free"`. The
-`payload` may hold further accepted `answers`, the `unit` the question asks for, and a relative
-`tolerance` where the data set defines one; none is assumed.
+A problem's `answer` is a number with or without a unit, a text, or a list. A list with bars (`a |
+b`) may be in any order unless the question asks for one. A list with commas may be in any order
+only if the payload says `"order": "free"`. The `payload` may have further accepted `answers`, the
+`unit` that the question asks for, and a relative `tolerance` if the data set defines one; by
+default there is none.
 """
 
 import re
@@ -41,19 +41,19 @@ from whet.types import Problem, Score, read_number
 _VERB = re.compile(
     r"\b(?:is|are|was|were|be|equals|will|would|can|should|must|has|have|had|does|did)\b"
 )
-"""In small letters: `What Is Love` is a name."""
+"""A verb in lower case: `What Is Love` is a name."""
 _TAKEN_BACK = re.compile(
     doubt.any_of(doubt.TURN, doubt.FALSE, doubt.CHOICE, "but") + r"|[0-9?]", re.IGNORECASE
 )
-"""With it the sentence behind a number may speak of another one."""
+"""If the sentence after a number has one of these, it may state another number."""
 _TAKES_BACK = re.compile(
     doubt.any_of(doubt.TURN, doubt.FALSE, "should|must|is|are|was") + r"|[=?]|^\W*[$£€]?[0-9]",
     re.IGNORECASE,
 )
-"""With it the line behind a box may state another answer."""
+"""If the line after a box has one of these, it may state another answer."""
 _IN = re.compile(r"(?:in|on|by|at|for|during)\s", re.IGNORECASE)
 _NEEDS = re.compile(r"\b[a-z]{2,20}s (?:\*\*\s?[$£€]?|[$£€]\s?)[0-9]")
-"""A main verb before a sum or a bold number: `she needs **$5**`."""
+"""A main verb before a sum of money or a bold number: `she needs **$5**`."""
 _BECAUSE = re.compile(r",? (?:because|since (?:it|they|its|their|the|he|she)) ")
 _CLAUSE_END = re.compile(r"[.;] +|,? (?:so|hence|thus|therefore),? ")
 _STATES = re.compile(
@@ -65,11 +65,12 @@ _STATES = re.compile(
 _YEAR = r"(?:in|for|by|on|during|as of) (?:1[0-9]|20)[0-9]{2}"
 _YEARS = re.compile(rf"(?i)\A{_YEAR},? |,? {_YEAR}(?=\W*\Z)")
 _FROM = re.compile(r" (?:from|by) [$£€]?[0-9][0-9.,]*(?: ?%)?(?: [a-z]+)?(?= to [$£€]?[0-9])")
+"""The start of a change, before its end: ` from 5 to 8`."""
 _REMARK = re.compile(
     r"(?: \((?P<brackets>[^()\n]*)\)|,? (?:with|since|because|as) (?P<clause>[^()\n]*)"
     r"| [—–-] (?P<dash>[^()\n]*))\.?\Z"
 )
-"""What stands behind a name and says why: ` (58 against Ayr's 4)`."""
+"""A reason after a name: ` (58 against Ayr's 4)`."""
 _MORE_THAN_REMARK = re.compile(
     doubt.any_of(
         doubt.TURN,
@@ -82,7 +83,7 @@ _MORE_THAN_REMARK = re.compile(
     re.IGNORECASE,
 )
 _LABELLED = re.compile(r"([^:\n]*[^:\n\W\d][*_]{0,3}):[ *_]+([^:\n]+)")
-"""A sentence that leads to its answer with a colon: `Two have three medals: Ida and Jon.`"""
+"""A sentence that introduces its answer with a colon: `Two have three medals: Ida and Jon.`"""
 _ABOUT = re.compile(
     r"(?i)(?:\b(?:about|approximately|approx\.?|roughly|around)\s|\\approx(?![a-z])|[≈~])"
     r"[\s$\\]*(?=-?[0-9])"
@@ -93,20 +94,20 @@ _LISTING = re.compile(
     r"(?:\A|\n)(?P<heading>[^\n]*)\n+"
     r"(?P<items>(?:[ \t]*(?:[-*•]|[0-9]{1,3}[.)])[ \t][^\n]*(?:\n+|\Z)){2,})\Z"
 )
-"""Lines with a bullet or a number each, at the end."""
+"""Final lines that each have a bullet or a number."""
 _ASKED = re.compile(r"[^.?!\n]*\?")
 _ASKS_FOR_ORDER = re.compile(
     r"(?i)\b(?:first(?:,| and| place)|respectively|rank(?:ed|ing)?|sort(?:ed)?"
     r"|in (?:\w+ ){0,2}order|from (?:the )?\w+ to (?:the )?\w+est\b)"
 )
-"""With it a question asks for a list in one order."""
+"""A question with one of these asks for a list in a certain order."""
 _MAX_LINE = 400
 
 
 class TableConfig(Config):
     name: Literal["table"] = "table"
     percent_sign: Literal["optional", "required"] = "optional"
-    """Whether 69.75 is right for 69.75 %; never is 69.75 % right for 69.75, nor 5000 for 50."""
+    """Whether 69.75 is right for 69.75 %. 69.75 % is never right for 69.75, nor 5000 for 50."""
 
 
 class TableTask(FileTask):
@@ -116,7 +117,7 @@ class TableTask(FileTask):
     config: TableConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the last answer is one of the accepted ones. Parts: `correct`."""
+        """Grade whether the last answer is one of the accepted ones. Parts: `correct`."""
         golds = list_references(problem)
         rule = self._rule(problem)
         answer = read_answer(text)
@@ -166,10 +167,10 @@ class TableTask(FileTask):
 
 
 def read_answer(text: str) -> str | None:
-    """Choose the one reading of a response, whatever the reference is; None if there is none.
+    """Choose one reading of a response, independent of the reference; None if there is none.
 
-    What a tag or a box holds is an answer as it is. What follows a marker, or the last line, may be
-    a sentence: then its number counts, else what follows its verb.
+    The content of a tag or box is an answer as written. The text after a marker, or the last line,
+    may be a sentence; then its number counts, or else what follows its verb.
     """
     last = _last_statement(text)
     if last is None:
@@ -179,7 +180,7 @@ def read_answer(text: str) -> str | None:
 
 
 def _last_statement(text: str) -> Statement | None:
-    """Choose what a response states last; a box or tag counts before a line that only goes on."""
+    """Choose the last statement; a box or tag takes precedence over a line that only comments."""
     stated = [span for span in statements(text) if span.form != "conclusion"]
     if not stated:
         return None
@@ -192,7 +193,7 @@ def _last_statement(text: str) -> Statement | None:
 
 
 def _agrees_in_part(gold: str, answer: str, rule: ComparisonRule) -> bool:
-    """Compare a name without the remark behind it, or what a colon leads to."""
+    """Compare a name without the remark after it, or what follows a colon."""
     remark = _REMARK.search(answer)
     name = answer[: remark.start()] if remark else ""
     why = remark and (remark["brackets"] or remark["clause"] or remark["dash"])
@@ -208,7 +209,7 @@ def _agrees_in_part(gold: str, answer: str, rule: ComparisonRule) -> bool:
 
 
 def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
-    """Compare by what the reference is: a rounded number, a yes or no, or a list in lines."""
+    """Compare by the kind of the reference: a rounded number, a yes or no, or a list on lines."""
     if _DECIMAL.search(gold) and _ABOUT.search(text):
         exact = read_answer(_ABOUT.sub("", text))
         return exact is not None and agrees(gold, exact, rule)
@@ -227,7 +228,7 @@ def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
 
 
 def _restates(question: str, gold: str, answer: str) -> bool:
-    """Whether an answer says the question again with the reference in the place of what is asked.
+    """Whether an answer restates the question with the reference in place of what it asks for.
 
     >>> _restates("Which dog has grown the most?", "Champ", "Champ has grown the most.")
     True
@@ -245,7 +246,7 @@ def _restates(question: str, gold: str, answer: str) -> bool:
 
 
 def _is_choice(question: str, gold: str, answer: str) -> bool:
-    """Whether an answer leaves out the noun that the question has once for all its choices.
+    """Whether an answer omits the noun that the question gives once for all its choices.
 
     >>> question = "Has it a positive, a negative, or no clear impact?"
     >>> _is_choice(question, "Positive impact", "positive"), _is_choice(question, "No impact", "no")
@@ -286,7 +287,8 @@ def _read_sentence(span: str) -> str:
 
 
 def _number_stated(span: str) -> str | None:
-    """Take the number of the last clause, years aside: `..., so in 2001 they cost 8.75 dollars.`"""
+    """Return the number of the last clause, ignoring years: `..., so in 2001 they cost 8.75
+    dollars.`"""
     if doubt.is_doubtful(span):
         return None
     clause = _CLAUSE_END.split(span.rstrip(". "))[-1]
@@ -296,7 +298,7 @@ def _number_stated(span: str) -> str | None:
 
 
 def _is_whole(gold: str, text: str) -> bool:
-    """Whether the reference is a sentence or a long listing, and the response says just that."""
+    """Whether the reference is a sentence or a long listing, and the response is exactly that."""
     response = (decided_text(text) or "")[: MAX_SPAN + 1].strip()
     is_short = _VERB.search(gold) is None and len(gold) <= _MAX_LINE
     if is_short or len(response) > MAX_SPAN:

@@ -1,8 +1,8 @@
-"""Compare reference numbers with those that a sentence, or a list with names, states.
+"""Compare reference numbers with those that a sentence or a list with names states.
 
-The sentence must answer in the words of the question: `four universities are located in London`.
-The numbers of a list may have names, in the order in which the question asks for them: `mean = 9.3,
-s = 1.2`. Numbers may be written in words.
+The sentence must use the words of the question: `four universities are located in London`. The
+numbers of a list may have names, in the order in which the question asks for them: `mean = 9.3, s =
+1.2`. Numbers may be written in words.
 """
 
 import re
@@ -40,15 +40,16 @@ _NUMBER = re.compile(
     r"(?<![\w.,])[-+]?(?:[$£€]\s?)?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?![\w.,]*[0-9])"
     r"(?:\s?%|\s(?:hundred|thousand|million|billion)\b)?"
 )
+"""A number with its sign, currency, percent sign or scale: `$3,151`, `5 million`."""
 _ROUGHLY = re.compile(r"\\approx(?![a-z])|≈|~(?=\s?[0-9])")
 _ROUGH_DECIMAL = re.compile(rf"(?:{_ROUGHLY.pattern})[\s$]*[-−]?[0-9]*\.[0-9]")
 _NOT_PLAIN = re.compile(
     r"[<>≤≥≠±≈^×÷/+]|\\(?:[lg]eq?|neq?|pm|times|cdot|d?frac)(?![a-z])"
     r"|[0-9][eE][-+]?[0-9]"
 )
-"""With it a number is a limit, or a part of a formula or of a power of ten."""
+"""If one of these is near a number, it is a limit, or part of a formula or of a power of ten."""
 _EQUATION = re.compile(r"(?!\W*[-−])[^=0-9]+=[^=]+")
-"""A number with its name in a box: `\\text{mode} = 55`."""
+"""A named number in a box: `\\text{mode} = 55`."""
 _YEAR = re.compile(r"(?i)(?:,? |\A)(?:in|for|by|on|during|as of) (?:1[0-9]|20)[0-9]{2}\b,?")
 _WORD = re.compile(r"[^\W\d_]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -65,16 +66,20 @@ _GENERIC = frozenset(
         " just times such out cell now final difference coefficient"
     )
 )
+"""Words that any answering sentence may use."""
 _BY = re.compile(
     r"\b(?:(increased?s?|rises?|rose|gr[eo]ws?)|decreased?s?|f[ea]lls?|drop(?:s|ped)?|declined?s?"
     r"|shr[aiu]nks?|reduced?s?) by\b",
     re.IGNORECASE,
 )
+"""A change and its direction: `rose by`, `declined by`."""
 _GROWS = frozenset(list_stems("increase rise grow growth"))
 _FALLS = frozenset(list_stems("decrease fall drop decline shrink reduce reduction"))
 _DISOWNING = DISOWNING - {"them", "these", "those", "according"}
 _DEVIATION = re.compile(r"(?<![\w'’])s(?=[\s_{}=:]*\Z)")
+"""The letter s as the name of a standard deviation: `s =`."""
 _SAME = {"mu": "mean", "x": "mean", "bar": "mean", "averag": "mean", "avg": "mean"}
+"""Names of a statistic, as stems, and the one that replaces them."""
 _SAME |= {"s": "deviat", "sd": "deviat", "std": "deviat", "stdev": "deviat", "sigma": "deviat"}
 _SAME |= {"standard": "deviat", "deviation": "deviat", "dev": "deviat", "var": "varianc"}
 _SAME |= {"min": "minimum", "max": "maximum", "med": "median", "diff": "differenc"}
@@ -82,7 +87,7 @@ _SAME |= {"r": "correlation", "rho": "correlation"}
 
 
 def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: bool) -> bool:
-    """Whether what a response states gives the reference, a number or a list of them.
+    """Whether a statement gives the reference, a number or a list of numbers.
 
     >>> rule = ComparisonRule(question="How many dogs are old?")
     >>> states_numbers("4", "There are four old dogs.", rule, is_explicit=False)
@@ -117,7 +122,7 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
 
 
 def _only_number(clause: str, rule: ComparisonRule) -> re.Match[str] | None:
-    """Find the one number of a clause behind its last `=`, those of the question aside."""
+    """Find the one number after the last `=` of a clause, ignoring those of the question."""
     start = clause.rfind("=") + 1
     numbers = list(_NUMBER.finditer(clause, start))
     if _NOT_PLAIN.search(clause, start) or _is_turned_round(clause, rule):
@@ -138,7 +143,7 @@ def in_digits(text: str) -> str:
 
 
 def is_about_another_row(sentence: str, rule: ComparisonRule) -> bool:
-    """Whether a sentence names a row of the table, and none of those that the question names.
+    """Whether a sentence names rows of the table, but none of those that the question names.
 
     >>> question = "| Ann | 3 |\\n| Bob | 4 |\\nHow many has Ann?"
     >>> is_about_another_row("Bob has 3.", ComparisonRule(question=question))
@@ -150,9 +155,10 @@ def is_about_another_row(sentence: str, rule: ComparisonRule) -> bool:
 
 
 def is_in_other_direction(sentence: str, rule: ComparisonRule) -> bool:
-    """Whether a sentence says by how much something falls where its growth is asked for.
+    """Whether a sentence says how much something falls if the question asks for growth, or vice
+    versa.
 
-    A change is how much something grows; by what it falls has the other sign.
+    A change means how much something grows; a fall has the opposite sign.
 
     >>> rule = ComparisonRule(question="By how much did the price change?")
     >>> [is_in_other_direction(f"It {verb} by $2.", rule) for verb in ("rose", "fell")]
@@ -168,7 +174,7 @@ def is_in_other_direction(sentence: str, rule: ComparisonRule) -> bool:
 
 
 def _is_turned_round(sentence: str, rule: ComparisonRule) -> bool:
-    """Whether a question that compares two rows has them in another order than its answer."""
+    """Whether an answer reverses the order of two rows that the question compares."""
     asked = _asked(rule)
     if " than " not in asked:
         return False
@@ -177,7 +183,7 @@ def _is_turned_round(sentence: str, rule: ComparisonRule) -> bool:
 
 
 def _rows_named(text: str, rule: ComparisonRule) -> list[str]:
-    """List the rows of the table that a text names, in its order."""
+    """List the rows of the table that a text names, in the text's order."""
     lines = [line.strip(" |") for line in rule.question.splitlines() if "|" in line]
     names = {line.partition("|")[0].strip().casefold() for line in lines[:_MAX_ROWS]}
     names = {name for name in names if not unit_words(name) <= rule.unit}
@@ -210,19 +216,19 @@ def _stems(text: str) -> list[str]:
 
 
 def _known_words(rule: ComparisonRule) -> list[str]:
-    """List the words of the question and of the heads of its columns."""
+    """List the words of the question and of the table's header."""
     lines = (line for line in rule.question.splitlines() if "|" in line)
     return _stems(plain_text(f"{_asked(rule)} {next(lines, '')}"))
 
 
 def _asked(rule: ComparisonRule) -> str:
-    """Take the last question of a prompt."""
+    """Return the last question of a prompt."""
     asked = _ASKED.findall(rule.question)
     return asked[-1] if asked else ""
 
 
 def _states_list(golds: list[str], text: str, rule: ComparisonRule) -> bool:
-    """Whether a text has just these numbers, bare or with names in the order of the question."""
+    """Whether a text has exactly these numbers, bare or with names in the question's order."""
     if _is_unsure(text) or _NOT_PLAIN.search(text):
         return False
     plain = plain_text(text)
@@ -241,7 +247,7 @@ def _states_list(golds: list[str], text: str, rule: ComparisonRule) -> bool:
 
 
 def _states_parts(golds: list[str], text: str, rule: ComparisonRule) -> bool:
-    """Whether a text lists just these words and numbers, a number bare or with its name."""
+    """Whether a text lists exactly these words and numbers; a number may have its name."""
     parts = split_list(plain_text(text))
     return len(parts) == len(golds) and all(
         agrees(gold, part, rule)
@@ -251,7 +257,7 @@ def _states_parts(golds: list[str], text: str, rule: ComparisonRule) -> bool:
 
 
 def _are_in_order(labels: list[str], rule: ComparisonRule) -> bool:
-    """Whether the names of numbers come in the order in which the question has them."""
+    """Whether the names of numbers are in the order of the question."""
     asked = [_SAME.get(word, word) for word in _known_words(rule)]
     labels = [_DEVIATION.sub("sd", label) for label in labels]
     names = [[_SAME.get(word, word) for word in _stems(label)] for label in labels]

@@ -13,14 +13,18 @@ from whet.tasks.qa.stated import strip_markup
 from whet.types import Problem
 
 _CHAIN = re.compile(r"\s+(?:>|->|→|\\to\b|\\rightarrow\b|\\gt\b)\s+")
+"""An arrow between the items of a list."""
 _PARTING = re.compile(r"""(?<=[0-9])["'`*_!?;~{}()\[\]<>\\]+(?=[0-9])""")
+"""Signs that separate two numbers."""
 _DROPPED = re.compile(
     r"""["'`*_?;~{}()\[\]\\]|[<>!](?!\s?[-=$]?\s?[0-9])"""
     r"""|(?<![0-9])[.,:]|[.,:](?![0-9])|(?<=[^\W\d])-(?=\w)|(?<![A-Z0-9])-(?![0-9])"""
 )
+"""Punctuation that does not matter when texts are compared."""
 _HYPHEN = re.compile(r"(?<=[^\W\d_])-(?=[^\W\d_])")
 _ARTICLE = re.compile(r"\bthe\s+|\A(?:a|an)\s+(?=\w{2})", re.IGNORECASE)
 _INITIAL = re.compile(r"\W*An?\b\W+(?=[^\W\da-z_]\w)")
+"""An initial at the start of a name: `A Telford`."""
 _COLON = re.compile(r"\{:\}|\\colon(?![a-z])\s?")
 _CELL_END = re.compile(r"[|\t\n,;\"\[\]]")
 _MAX_PARTS = 256
@@ -30,13 +34,14 @@ _NUMBER = re.compile(
     r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]*)(?P<decimals>\.[0-9]+|\.(?=\s|\Z))?"
     r"(?:[eE](?P<power>[-+]?[0-9]{1,2}))?(?:\s?/\s?(?P<below>[0-9]+))?"
 )
+"""A number with its sign and currency: `-$3,151.00`, `5e6`, `3/4`."""
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{\s?([-+]?[0-9]{1,40})\s?\}\s?\{\s?([0-9]{1,40})\s?\}")
 _EXACT = re.compile(
     r"(?:[A-Za-z](?:\([^()=]{1,60}\))?\s?=\s?)?(?P<value>-?[0-9]{1,15}\s?/\s?[0-9]{1,15})"
     r"(?:\s?(?:≈|\\approx|=)\s?(?P<decimal>-?[0-9]{1,15}(?:\.(?P<decimals>[0-9]{1,15}))?)"
     r"(?P<percent>\s?%)?)?"
 )
-"""A fraction with its name before it, and behind it what it is as a decimal."""
+"""A fraction, perhaps with its name before it and its decimal after it."""
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
 _SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
 _SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
@@ -48,12 +53,12 @@ _NO_UNIT = re.compile(
     r"|over|mod|divided|short|squared|cubed|factorial|score|gross|half|halves|but|no"
     r"|(?:thir|four|fif|six|seven|eigh|nin|ten|hundred|thousand|million)(?:ds?|ths?))\b"
 )
-"""With one of these the words behind a number are no unit: `5 squared`, `5 halves`."""
+"""If the words after a number have one of these, they are not a unit: `5 squared`, `5 halves`."""
 _ABOVE = re.compile(
     r"(?<=\w)\s(?:longer|more|higher|greater|larger|older|taller|heavier) than (?:the )?"
     r"(?:overall )?(?:average|mean|median)(?: of all)?[\s.}$]*\Z"
 )
-"""Behind a number and its unit it says that this is a difference, not a limit."""
+"""After a number and its unit, this marks a difference rather than a limit."""
 _FALLS_SHORT = re.compile(
     r"(?i)\b(?:short(?:er|est)?|less|fewer|lower|smaller|younger|lighter|below|under)\b"
 )
@@ -65,12 +70,12 @@ _UNIT = re.compile(r"[^\W\d_][^0-9|,;]{0,60}|%|°[CF]?|[$£€¥₹]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A number and the words of its unit, none if it is bare."""
+    """A number and the words of its unit, which are empty for a bare number."""
 
     value: Fraction
     unit: frozenset[str]
     is_glued: bool = False
-    """The unit stands right after the digits, as in a name: `8F`."""
+    """The unit directly follows the digits, as in a name: `8F`."""
 
     @property
     def is_percent(self) -> bool:
@@ -87,11 +92,11 @@ class ComparisonRule:
     is_ordered: bool = False
     needs_percent: bool = False
     question: str = ""
-    """With the table in it."""
+    """The question, including its table."""
 
 
 def list_references(problem: Problem) -> list[str]:
-    """List the references: the answer, and further ones of the payload."""
+    """List the references: the answer, and any others in the payload."""
     more = problem.payload.get("answers")
     texts = [problem.answer, *(more if isinstance(more, list) else [])]
     golds = dict.fromkeys(str(text) for text in texts if text is not None and str(text).strip())
@@ -118,7 +123,7 @@ def agrees(gold: str, answer: str, rule: ComparisonRule) -> bool:
 
 
 def _match_all(golds: Sequence[str], answers: Sequence[str], rule: ComparisonRule) -> bool:
-    """Give every reference its own answer."""
+    """Pair every reference with an answer of its own."""
     left = list(answers)
     for gold in golds:
         match = next((answer for answer in left if _is_same(gold, answer, rule)), None)
@@ -142,12 +147,12 @@ def _is_same(gold: str, answer: str, rule: ComparisonRule) -> bool:
 
 
 def _open_form(text: str) -> str:
-    """Reduce a text as `text_form` does, with words that a hyphen joins written apart."""
+    """Reduce a text as `text_form` does, with hyphenated words split."""
     return text_form(_HYPHEN.sub(" ", plain_text(text)))
 
 
 def _is_other_name(gold: str, answer: str, question: str) -> bool:
-    """Whether an article makes another name of it: as an initial, or where the table has both."""
+    """Whether an article makes it another name: as an initial, or because the table has both."""
     names = {text_form(name, has_articles=True) for name in (gold, answer)}
     if len(names) == 1:
         return False
@@ -170,7 +175,7 @@ def _is_equal(gold: Quantity, answer: Quantity, rule: ComparisonRule) -> bool:
 
 
 def _is_equal_in_percent(gold: Quantity, answer: Quantity, rule: ComparisonRule) -> bool:
-    """Compare a percentage with a plain number: by value, or as is where the sign is optional."""
+    """Compare a percentage with a plain number: by value, or unchanged if the sign is optional."""
     if gold.is_percent:
         is_bare = not answer.unit and not rule.needs_percent
         is_same_number = is_bare and _is_near(gold.value, answer.value, rule)
@@ -185,7 +190,7 @@ def _is_near(gold: Fraction, answer: Fraction, rule: ComparisonRule) -> bool:
 
 
 def text_form(text: str, *, has_articles: bool = False) -> str:
-    """Reduce a text to what must agree: one case, no articles, punctuation inside numbers only.
+    """Reduce a text to what must agree: one case, no articles, punctuation only inside numbers.
 
     >>> text_form("The 'Red' Team, 3 - 0!") == text_form("red team 3 - 0")
     True
@@ -258,14 +263,14 @@ def read_forms(text: str) -> list[str]:
 
 
 def unit_words(text: str) -> frozenset[str]:
-    """Reduce a unit to words that must agree: `$, per day` is dollar, per, day; girls are girl."""
+    """Reduce a unit to words that must agree: `$, per day` to dollar, per, day; girls to girl."""
     spaced = text.lower().replace("per cent", "percent").replace(",", " ")
     words = [word.strip(".") for word in spaced.replace("%", " % ").replace("$", " $ ").split()]
     return frozenset(_UNIT_WORDS.get(word, word.removesuffix("s")) for word in words) - _SMALL_WORDS
 
 
 def plain_text(text: str) -> str:
-    """Drop markup, and make dashes, quotes and full-width forms alike."""
+    """Drop markup, and normalize dashes, quotes and full-width forms."""
     latex = text.replace("\\%", "%").replace("\\$", "\ue000").replace("{,}", ",")
     latex = _COLON.sub(":", latex)
     if latex.count("$") % 2:

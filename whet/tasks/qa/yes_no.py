@@ -1,8 +1,8 @@
 """Yes or no: StrategyQA.
 
 A problem's `answer` is "yes" or "no"; true and false mean the same. The last answer that the
-response commits itself to counts; one that commits itself to neither answers with the word it
-starts with. "Yes and no" is wrong.
+response commits to counts; if it commits to neither, the word it starts with counts. "Yes and no"
+is wrong.
 """
 
 import re
@@ -41,15 +41,18 @@ _FIRST = re.compile(
     r"[ ,:]+)*[(\[\"'“]? ?(yes|no|true|false)(?![\w-]|['’]\w)",
     re.IGNORECASE,
 )
+"""A text that starts with its answer: `So yes`."""
 _SECOND = re.compile(
     rf"[\"'”)\]]?[\s/,;.:?!(-]*(?P<joined>(?:{any_of(CHOICE, TURN, 'and|but|also')}"
     r"[\s,;:(]*){0,4})[\"'“(\[]?(?<![a-z])"
     r"(?P<word>yes|no|true|false)(?![\w'’-])(?P<more>\s+(?!(?:yes|no|true|false)\b)[a-z])?",
     re.IGNORECASE,
 )
+"""Another yes or no right after the first: `yes, or no`."""
 _OFFERED = re.compile(r"(?i)\b(?:yes\W{1,3}no|no\W{1,3}yes)\Z")
-"""Both side by side are the choice that the question gives: `one of: yes; no`."""
+"""Both words side by side, as the question offers them: `one of: yes; no`."""
 _AT_END = re.compile(r"(?i)(?<!yes)(?<!no)[.!;:][ \t]+[*_]{0,3}(yes|no)[*_]{0,3}[.!]?\s*\Z")
+"""A yes or no that is the last sentence."""
 _PREDICATE = re.compile(
     r"(?:\A|[.!;:,] )(?:(?:so|thus|hence|therefore|then|overall|and|in short),? )?(?:"
     r"(?:(?:the|my|our|a) )?(?:(?:final|correct|right|best|overall|short|honest) )?"
@@ -70,7 +73,7 @@ _STATED = re.compile(
     r"(yes|no)(?= ?[.,;:!—–]|\Z)",
     re.IGNORECASE,
 )
-"""A sentence that starts with its yes or no: `So no, it is not prime.`"""
+"""A sentence that starts with its answer: `So no, it is not prime.`"""
 _CONCLUDES = re.compile(
     any_of(
         TURN, DENIAL, FALSE, "so|thus|hence|therefore|then|but|however|although|though|unless|if"
@@ -78,7 +81,7 @@ _CONCLUDES = re.compile(
     + rf"|{CONTRACTION}|\?",
     re.IGNORECASE,
 )
-"""With it a sentence behind a yes or no may answer otherwise."""
+"""If a sentence after a yes or no has one of these, it may give another answer."""
 _BOLD_WORD = re.compile(r"(?i)(?:yes|no)[,.]?\*\*")
 _CLOSING_WORD = re.compile(r"(?i)(?<=[a-z,;:] )(?<!not )(?<!not a )(yes|no)\W{0,4}\Z")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -94,7 +97,7 @@ _NOT_AN_ANSWER = re.compile(
     r"|given|according|yes|true|false)\b)(?-i:[a-z])",
     re.IGNORECASE,
 )
-"""What `no` belongs to where it is no answer: `no idea`, `no war lasts forever`."""
+"""What follows `no` if it is not an answer: `no idea`, `no war lasts forever`."""
 _MAX_SENTENCE = 400
 _ASKED = re.compile(r"[^.?!\n]*\?")
 _CONTRACTION = re.compile(r"n['’]t\b")
@@ -128,7 +131,7 @@ class YesNo(FileTask):
     config: YesNoConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """State whether the response says the right one. Parts: `correct`."""
+        """Grade whether the response says the right word. Parts: `correct`."""
         gold = _WORDS.get((problem.answer or "").strip().lower())
         if gold is None:
             raise data_error(problem, "yes or no as the answer", problem.answer)
@@ -143,9 +146,9 @@ class YesNo(FileTask):
 
 
 def last_word(text: str, question: str) -> tuple[str, Word | None] | None:
-    """Find the last commitment; a tag or box that says neither is an answer all the same.
+    """Find the last commitment; a tag or box counts even if it says neither.
 
-    One in words does not decide where the last sentence answers the question otherwise.
+    A commitment in words is contradicted if the last sentence answers the question otherwise.
     """
     for statement in reversed(statements(text)):
         must_be_whole = statement.form == "conclusion" and not _BOLD_WORD.match(statement.text)
@@ -167,12 +170,12 @@ def last_word(text: str, question: str) -> tuple[str, Word | None] | None:
 
 
 def _settle(word: Word, text: str, question: str) -> Word:
-    """Give the word that a response says, or both where its last sentence contradicts it."""
+    """Return the word that a response says, or "both" if its last sentence contradicts it."""
     return word if read_restatement(decided_text(text) or "", question) in (None, word) else "both"
 
 
 def _last_stated(line: str) -> Word | None:
-    """Read the last sentence of a line that starts with yes or no and is no part of an argument.
+    """Read the last sentence of a line that starts with yes or no and is not part of an argument.
 
     >>> _last_stated("It is 7 times 13. So no, it is not prime."), _last_stated("No. So it is.")
     ('no', None)
@@ -194,7 +197,7 @@ def _last_stated(line: str) -> Word | None:
 
 
 def _predicate_word(shown: str) -> Word | None:
-    """Read the yes or no that the last sentence says the answer is.
+    """Read the answer that the last sentence states as its predicate.
 
     >>> _predicate_word("It crawls. So that's a clear no."), _predicate_word("It may be a no.")
     ('no', None)
@@ -214,7 +217,7 @@ def _predicate_word(shown: str) -> Word | None:
 
 
 def read_word(text: str, *, must_be_whole: bool) -> Word | None:
-    """Read the yes or no a text starts with.
+    """Read the yes or no that a text starts with.
 
     >>> read_word("Yes, since whales breathe air.", must_be_whole=False)
     'yes'
@@ -245,7 +248,8 @@ def read_word(text: str, *, must_be_whole: bool) -> Word | None:
 
 
 def read_restatement(text: str, question: str) -> Literal["yes", "no"] | None:
-    """Say whether the last sentence claims what a question asks, or denies it; None if neither.
+    """Whether the last sentence claims what a question asks ("yes") or denies it ("no"), or
+    neither.
 
     >>> question = "Would nickel boil in the core of the earth?"
     >>> read_restatement("So nickel would not boil there.", question)
@@ -269,8 +273,8 @@ def read_restatement(text: str, question: str) -> Literal["yes", "no"] | None:
 def _judge_clause(words: list[str], asked: list[str]) -> Literal["yes", "no"] | None:
     """Compare the words of a clause with those of the question.
 
-    With the verb of the question a clause may have `it`, `there` or `the` for what it leaves out;
-    without, as in `he won` for `did he win`, it leaves out a word at most.
+    If the clause has the question's verb, `it`, `there` or `the` may replace the words that it
+    omits. Otherwise, as in `he won` for `did he win`, it may omit at most one word.
     """
     wanted = set(asked) - _SMALL_WORDS - _AUXILIARIES
     content = set(words) - _SMALL_WORDS - _AUXILIARIES - _DENIALS

@@ -1,1 +1,1 @@
-"""Small tasks to try a model or a recipe on: countdown, arithmetic, last_letter, reverse."""
+"""Small tasks for trying a model or a recipe: countdown, arithmetic, last_letter, reverse."""

@@ -1,8 +1,7 @@
 """Arithmetic: work out an expression of whole numbers with + - * and brackets, step by step.
 
-answer   the value, a whole number
-payload  {"expression": "...", "steps": [...]}; the verdict needs the answer only, and the part
-         `steps` the expression
+answer the value, a whole number payload {"expression": "...", "steps": [...]}; the verdict needs
+only the answer, and the part `steps` only the expression
 """
 
 import ast
@@ -29,7 +28,7 @@ _SHAPES = (
     (5, 6, 99, "+-*"),
     (7, 9, 999, "+-*"),
 )
-"""Fewest and most numbers, the largest of them, and the operations in each fifth of difficulty."""
+"""Fewest and most numbers, the largest number, and the operations, for each fifth of difficulty."""
 _HIGHEST = 10**9
 _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _ASK = "Work out {expression}\nWrite one operation a line, then a line with Answer: and the value."
@@ -63,7 +62,7 @@ class Arithmetic(GeneratedTask):
         """Compare whole numbers exactly.
 
         Parts: `correct` 0 or 1; `steps`, the fraction of the expression's operations that are done,
-        in any order it allows; false, idle and repeated ones count against it.
+        in any valid order; false, unneeded and repeated ones count against it.
         """
         gold = read_gold(problem, _whole, "a whole number")
         steps = _fraction_done(problem.payload.get("expression"), self.comment(problem, text))
@@ -96,7 +95,7 @@ class Arithmetic(GeneratedTask):
 
 
 def write_expression(node: ExpressionNode) -> str:
-    """Write an expression with the brackets it needs and no others.
+    """Write an expression with only the brackets it needs.
 
     >>> two = ExpressionNode(2)
     >>> write_expression(ExpressionNode(0, "-", (two, ExpressionNode(4, "+", (two, two)))))
@@ -144,7 +143,7 @@ def _note(line: str) -> LineNote:
 
 
 def _fraction_done(expression: Json, notes: Sequence[LineNote]) -> float:
-    """Work the expression off by the true lines, and count those that did a part of it."""
+    """Apply the true lines to the expression, and count those that did part of it."""
     rest = _to_reducible(expression)
     needed = _num_numbers(rest) - 1
     stated = [note for note in notes if note.is_right is not None]
@@ -159,12 +158,12 @@ def _fraction_done(expression: Json, notes: Sequence[LineNote]) -> float:
 
 
 Reducible = int | tuple[str, tuple["Reducible", ...]]
-"""A number, or `+`, `*` or `-` (the negative) of parts. No sum is directly in a sum and no product
-in a product: these may be worked off in any order."""
+"""A number, or `+`, `*` or `-` (the negative) of parts. Sums are never directly inside sums, nor
+products inside products; their parts may be combined in any order."""
 
 
 def _to_reducible(expression: Json) -> Reducible:
-    """Read an expression of the data; 0, which needs no operation, if it is not an expression."""
+    """Parse the problem's expression; 0, which needs no operation, if it is not an expression."""
     try:
         tree = ast.parse(str(expression)[:1000], mode="eval").body
         return _from_ast(tree)
@@ -202,7 +201,7 @@ def _build(symbol: str, parts: tuple[Reducible, ...]) -> Reducible:
 
 
 def _work_off(node: Reducible, a: int, symbol: str, b: int) -> Reducible | None:
-    """Do one operation somewhere in the expression; None if it has no such operation."""
+    """Apply one operation somewhere in the expression; None if it has no such operation."""
     if isinstance(node, int):
         return None
     kind, parts = node
@@ -210,7 +209,7 @@ def _work_off(node: Reducible, a: int, symbol: str, b: int) -> Reducible | None:
         if (after := _work_off(part, a, symbol, b)) is not None:
             return _build(kind, (*parts[:index], after, *parts[index + 1 :]))
     value = _OPERATIONS[symbol](a, b)
-    # 10 - 3 - 4 holds -3 and -4, of which 3 + 4 is a step.
+    # 10 - 3 - 4 has the parts -3 and -4, which the step 3 + 4 combines.
     choices = {
         "++": [(a, b, value), (-a, -b, -value)],
         "+-": [(a, -b, value), (-a, b, -value)],

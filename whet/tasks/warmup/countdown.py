@@ -1,7 +1,7 @@
 """Countdown: reach a target from given numbers with + - * /, each at most once, or exactly once.
 
-answer   an expression that reaches the target, if one is known; any other is right as well
-payload  {"numbers": [...], "target": n, "use": "all" or "some"}; the settings' `use` if missing
+answer an expression that reaches the target, if one is known; any other one is also right payload
+{"numbers": [...], "target": n, "use": "all" or "some"}; the settings' `use` if missing
 """
 
 import re
@@ -34,7 +34,8 @@ _Term = tuple[Value, str]
 """An available number and the expression that made it."""
 
 _SHAPES = ((3, 3, 9, 40), (4, 4, 12, 100), (4, 5, 25, 300), (5, 5, 50, 600), (6, 6, 100, 999))
-"""Fewest and most numbers, their largest, and the largest target in each fifth of difficulty."""
+"""Fewest and most numbers, the largest number, and the largest target, for each fifth of
+difficulty."""
 _WORDS: dict[Use, str] = {"all": "each number exactly once", "some": "each number at most once"}
 _ASK = (
     "Make {target} from the numbers {numbers} with + - * / and brackets. Use {use}. "
@@ -48,7 +49,7 @@ _MAX_SEARCH = 20_000
 class CountdownConfig(GeneratedConfig):
     name: Literal["countdown"] = "countdown"
     use: Use = "all"
-    """Whether every number must be used, once each, or some may be left over."""
+    """Whether every number must be used exactly once, or some may be left over."""
 
 
 class Countdown(GeneratedTask):
@@ -62,7 +63,7 @@ class Countdown(GeneratedTask):
         """Check the expression of the answer: its value exactly, and the numbers in it.
 
         Parts: `correct` 0 or 1; `numbers`, 1 if it uses the given numbers as asked; `value`, 1 if
-        it makes the target, whatever numbers it uses.
+        it makes the target with any numbers.
         """
         numbers, target, use = self._read_payload(problem)
         text = unbox_result(text)
@@ -83,7 +84,7 @@ class Countdown(GeneratedTask):
         return to_score(fits and reaches, parts, span, note)
 
     def solve(self, problem: Problem, seed: int) -> str | None:
-        """Give the known expression, or search for one; None if a bounded search finds none."""
+        """Write the known expression, or search for one; None if a bounded search finds none."""
         numbers, target, use = self._read_payload(problem)
         known = problem.answer and f"<answer>{problem.answer}</answer>"
         if known and self.score(problem, known).parts["correct"] == 1.0:
@@ -115,7 +116,7 @@ class Countdown(GeneratedTask):
 
 
 def search(numbers: Sequence[int], target: int, use: Use) -> tuple[str | None, int]:
-    """Find an expression by trying every join of two numbers; count the joins, up to a limit."""
+    """Find an expression by trying every pair of numbers; also count the tries, up to a limit."""
     seen: set[tuple[Value, ...]] = set()
     stack: list[list[_Term]] = [[((number, 1), str(number)) for number in numbers]]
     num_tried = 0
@@ -166,7 +167,7 @@ def _read_sentence(text: str, target: int) -> tuple[str, Expression] | None:
 
 
 def _join_all(numbers: Sequence[int], rng: Random) -> _Term | None:
-    """Join numbers at random, in whole steps only; None if a draw does not allow it."""
+    """Combine numbers at random, with whole results only; None if a draw fails."""
     terms: list[_Term] = [((number, 1), str(number)) for number in numbers]
     while len(terms) > 1:
         a, a_text = terms.pop(rng.randrange(len(terms)))

@@ -1,12 +1,10 @@
 """Letters and words: join the last letter of each word, or write a text backwards.
 
-`last_letter`, with gold steps for verifiers
-answer   the letters, joined
-payload  {"words": [...], "steps": [...]}; the grader needs the words only
+`last_letter`, with gold steps for verifiers answer the letters, joined payload {"words": [...],
+"steps": [...]}; the grader needs only the words
 
-`reverse`, letter by letter or word by word
-answer   the text backwards
-payload  {"text": "..."}, for reading only
+`reverse`, letter by letter or word by word answer the text backwards payload {"text": "..."}, only
+for reading
 """
 
 import re
@@ -49,7 +47,7 @@ _LEAD = re.compile(r"(?:<step>|\d{1,3}[.)] |\(\d{1,3}\) |[-*] )")
 class LastLetterConfig(GeneratedConfig):
     name: Literal["last_letter"] = "last_letter"
     layout: Literal["lines", "steps"] = "lines"
-    """How gold responses are written: plain lines, or steps in tags, for RL-Tango's verifiers."""
+    """How to write gold responses: plain lines, or steps in tags, for RL-Tango's verifiers."""
 
 
 class LastLetter(GeneratedTask):
@@ -59,7 +57,7 @@ class LastLetter(GeneratedTask):
     config: LastLetterConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare the letters, case aside.
+        """Compare the letters, ignoring case.
 
         Parts: `correct` 0 or 1; `steps`, the fraction of words with a right step of their own;
         wrong and repeated steps count against it.
@@ -78,7 +76,7 @@ class LastLetter(GeneratedTask):
         return to_score(is_right, {"steps": steps}, answer[0], note)
 
     def solve(self, problem: Problem, seed: int) -> str:
-        """Write the gold steps and the letters, in the layout of the settings."""
+        """Write the gold steps and the letters, in the configured layout."""
         steps = write_gold_steps(_words(problem))
         letters = "".join(word[-1] for word in _words(problem))
         if self.config.layout == "lines":
@@ -176,28 +174,28 @@ _ASK_REVERSED: dict[_Unit, str] = {
 _ASK_END = "End with a line of Answer: and what you get."
 _QUOTES = "\"'`"
 _QUOTED_END = re.compile(r"[^\"'`]*\b(?:is|be)\b:?\s+([\"'`])(.+)\1\.?")
-"""A sentence that ends in the text in quotes."""
+"""A sentence that ends with the text in quotes."""
 _SENTENCE = re.compile(
     r"(?:(?:so|thus|therefore|hence),? )?(?:(?:the|my|your) [a-z ]{0,40}\b|it )(?:is|reads)\b",
     re.IGNORECASE,
 )
-"""No text that is read backwards starts like this."""
+"""The start of a sentence about the answer, which no reversed text starts with."""
 
 
 class ReverseConfig(GeneratedConfig):
     name: Literal["reverse"] = "reverse"
     unit: _Unit = "letters"
-    """What is reversed: the letters, spaces included, or the order of the words."""
+    """What to reverse: the letters, including spaces, or the order of the words."""
 
 
 class Reverse(GeneratedTask):
-    """Generated texts that do not read the same both ways, compared character by character."""
+    """Generated texts that are not palindromes, compared character by character."""
 
     name = "reverse"
     config: ReverseConfig
 
     def score(self, problem: Problem, text: str) -> Score:
-        """Compare character by character, outer spaces and one pair of quotes aside.
+        """Compare character by character, ignoring outer spaces and one pair of quotes.
 
         Parts: `correct` 0 or 1; `places`, the fraction of positions with the right character.
         """

@@ -126,7 +126,7 @@ function pipelines(runs) {
   const parents = new Map();
   for (const run of runs) parents.set(parent(run) || `/${run.id}`, [...(parents.get(parent(run) || `/${run.id}`) ?? []), run]);
   return [...parents].map(([key, members]) => {
-    // Stages have numbers; other runs in one folder are no before and after.
+    // Stages have numbers; other runs in one folder are not a before and an after.
     const isPipeline = members.every((run) => /(^|\/)\d+-[^/]*$/.test(run.id));
     const results = members.map((run) => run.result).filter(Boolean);
     const started = members.map((run) => run.started ?? "").sort();
