@@ -50,7 +50,7 @@ _OTHERS = to_stems(
     " with larger smaller opposite naive tempting"
 )
 """What is spoken of besides the answer: a pronoun in the next clause may stand for it."""
-_MODIFIERS = to_stems("i we you give state here in on from clearly now then")
+_MODIFIERS = to_stems("i we you given stated here in on from clearly now then")
 """What may follow the name of an answer; with another word it is the name of another thing."""
 _VAGUE = to_stems("line claim conclusion proposal suggestion attempt guess estimate")
 
