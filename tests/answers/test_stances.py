@@ -6,7 +6,8 @@ import pytest
 
 from whet.answers.clauses import split_clauses, stem
 from whet.answers.final_answer import decided_text
-from whet.answers.stances import is_given_away, judge
+from whet.answers.stances import judge
+from whet.answers.withdrawal import is_given_away
 
 
 def test_the_forms_of_a_word_have_one_stem() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 _BREAK = re.compile(
     r"[.;:!?](?=[\s)*_\"'”]|\Z)|\n|[,()。，；：！？—–]|(?<=\s)--?(?=\s)|\.\.\.|…"
     r"|\b(?:but|so|and|because|since|hence|thus|therefore|then|although|though|while|whereas"
-    r"|yet|if|when|unless|until|except|as)\b",
+    r"|yet|(?<!sure )(?<!know )(?<!doubt )if|when|unless|until|except|as)\b",
     re.IGNORECASE,
 )
 _CONTRACTIONS = (
@@ -20,10 +20,11 @@ _CONTRACTIONS = (
     (re.compile(r"\bwo(?=n['’]t\b)"), "will"),
     (re.compile(r"n['’]t\b|\bnt\b|(?<=do|is)nt\b"), " not "),
     (re.compile(r"\bain not\b"), "is not"),
+    (re.compile(r"\bno longer\b"), "not"),
     (re.compile(r"['’](?:s|re|m)\b"), " is "),
     (re.compile(r"['’](?:ve|d|ll)\b"), " have "),
 )
-_MAY_CONTRACT = re.compile(r"['’]|nnot|[aos]nt\b")
+_MAY_CONTRACT = re.compile(r"['’]|nnot|[aos]nt\b|no longer")
 _WORD = re.compile(r"[^\W\d_]+|[0-9]+")
 
 
@@ -95,11 +96,7 @@ def to_stems(words: str) -> frozenset[str]:
 
 
 def to_phrases(phrases: str) -> frozenset[tuple[str, ...]]:
-    """Make a set of phrases, which commas divide, each a tuple of stems.
-
-    >>> to_phrases("no wait")
-    frozenset({('no', 'wait')})
-    """
+    """Make a set of phrases, which commas divide, each a tuple of stems."""
     return frozenset(tuple(map(stem, phrase.split())) for phrase in phrases.split(","))
 
 

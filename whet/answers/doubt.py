@@ -142,7 +142,7 @@ _DENIED_AFTER = re.compile(
     r" (?:also |clearly |obviously |certainly |just )?(?:wrong|incorrect|false|mistaken|impossible"
     r"|invalid|an? (?:mistake|error|trap)"
     r"|too (?:large|small|big|high|low|long|short|many|few)(?! (?:for (?:me|us)|to)\b)"
-    r"|not (?:right|correct|true|it|the answer))\b"
+    r"|not (?:right|correct|true|it|the answer))\b(?! (?:to|in general)\b)"
     r"|(?:is|are|was|were|would be|seems|looks)"
     r"(?: (?:also|clearly|obviously|certainly|surely|just))?"
     r"(?:(?: not|n['’]t)(?! [-$\\0-9])| (?:never|wrong|incorrect|false|mistaken|impossible"

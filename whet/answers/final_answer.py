@@ -23,7 +23,6 @@ from whet.answers.withdrawal import (
     DISOWNING,
     OF,
     REMARK_WINDOW,
-    REPLACING,
     RETREATING,
     find_other_answer,
     find_replacement,
@@ -179,8 +178,8 @@ def _cut_withdrawn(text: str, last: Span) -> str | None:
     end = None
     is_subject = _GOES_ON.match(tail) is not None and not _has_prose(_line_before(text, last))
     if is_subject or _has_word(tail, RETREATING):
-        end = find_replacement(tail, is_predicate=is_subject)
-    if end is None and _has_word(tail, REPLACING):
+        end = find_replacement(tail, is_predicate=is_subject, answer=last.text)
+    if end is None:
         end = find_other_answer(tail, last.text)
     if end is None and not is_led_away:
         return text

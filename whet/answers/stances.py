@@ -1,6 +1,6 @@
 """Tell what a clause beside an answer says of it.
 
-A clause behind an answer is about it where its subject is the answer, a word that stands for it, or
+A clause after an answer is about it where its subject is the answer, a word that stands for it, or
 the writer. It denies the answer by a negation or by a word of failure, but not by both. The lists
 of words say what they do; they are compared by their stems, as `clauses` makes them.
 """
@@ -15,197 +15,167 @@ Stance = Literal["denied", "replaced", "confirmed", "turned"]
 _Words = tuple[str, ...]
 
 _MAX_REACH = 200
-"""Farther behind an answer a pronoun stands for something else."""
+"""Farther from an answer a pronoun stands for something else."""
 _NEAR = 5
 """A predicate is judged by so many words."""
 
 # What a clause is about.
 _ANSWERS = to_stems(
-    "answer result value solution reply response output number figure count total choice option"
-    " pick letter claim conclusion assignment arrangement colouring coloring table grid tour cycle"
-    " path route list order ordering set group selection tag box expression formula line guess"
-    " attempt estimate sum sequence matching placement proposal suggestion verdict above foregoing"
-    " one lot"
+    "answer result value solution reply response output number figure count total choice option one"
+    " claim conclusion assignment arrangement coloring table grid tour cycle path route list order"
+    " set group selection tag box expression formula line guess attempt estimate sum above pick"
 )
+_CORE = to_stems("answer result value solution")
 _PRONOUNS = to_stems("it this that these which mine everything")
 _DETERMINERS = to_stems("the my our your this that these")
 _ARTICLES = to_stems("a an the my")
 _OWNERS = _ARTICLES | to_stems("your his her their some")
-_WRITERS = frozenset(("i", "we"))
-_PERSONS = to_stems(
+_WRITERS = to_stems("i we")
+PERSONS = (
     "student pupil classmate friend colleague teacher professor tutor person people guy kid child"
-    " user reviewer expert neighbour neighbor brother sister mother father uncle aunt cousin boss"
-    " roommate model assistant bot chatbot website forum blog post internet participant solver"
-    " critic stranger man woman boy girl author player opponent rival reader grader beginner fool"
-    " book textbook newspaper key somebody someone anybody everybody most many"
+    " user reviewer expert neighbour neighbor sister brother uncle boss model assistant bot website"
+    " participant solver critic stranger man woman author player opponent rival reader grader"
 )
+_PERSONS = to_stems(f"{PERSONS} book textbook key somebody someone anybody everybody most many")
 _OPENERS = _WRITERS | to_stems(
-    "so but and hence thus therefore however unfortunately alas sadly oh well then again also now"
-    " actually really in fact indeed think believe see find notice note that realise realize"
-    " looking on after upon checking reflection rereading second thought thoughts sorry clearly"
-    " obviously still or rather honestly to be honest frankly though hmm wait oops no afraid am is"
-    " it turns out seems plainly of course further inspection besides please"
+    "so but and hence thus therefore however unfortunately oh well then again also now actually on"
+    " really in fact think believe see find notice note that realize looking after upon checking of"
+    " reflection second thought sorry clearly still to be hmm wait oops am is no it turns out seems"
+    " course please"
 )
-"""What may stand before the subject."""
 _BEFORE_SUBJECT = _OPENERS - _PRONOUNS
 _OTHERS = to_stems(
-    "other another else friend people somebody someone some often usual usually rival alternative"
-    " earlier previous previously draft first initially if any would many website textbook they"
-    " beginner careless swap replace add remove take with without larger smaller opposite"
+    "other another else friend people somebody someone some often alternative earlier previous"
+    " previously draft first initially if any would many they careless swap replace add remove take"
+    " with larger smaller opposite naive tempting"
 )
 """What is spoken of besides the answer: a pronoun in the next clause may stand for it."""
+_MODIFIERS = to_stems("i we you given stated here in on from clearly now then")
+"""What may follow the name of an answer; with another word it is the name of another thing."""
+_VAGUE = to_stems("line claim conclusion proposal suggestion attempt guess estimate")
 
 # What it says.
-_NEGATION = "not never no neither nor nope hardly nowhere without cannot nothing none nobody"
+_NEGATION = "not never no neither nor nope hardly cannot nothing none nobody"
 _FAILURE = (
-    "fail violate break miss contradict forget forgot ignore overlook skip omit clash collide"
-    " conflict wrong incorrect false untrue invalid mistaken mistake error erroneous faulty flawed"
-    " bogus nonsense void impossible infeasible improper inconsistent unsound inadmissible illegal"
-    " insufficient incomplete suboptimal unusable useless rubbish off eliminate exclude reject"
-    " dismiss discard disqualify overrule refute disprove withdraw retract abandon scrap strike"
-    " struck overcount undercount exceed lack lose joke trap decoy dummy placeholder filler"
-    " stub template sample example illustration format guess invent random fake misprint typo slip"
-    " absurd extraneous outdated obsolete superseded late provisional unfinished draft disallow"
-    " forbid undone wrongly mistakenly erroneously incorrectly unfounded unlikely doubtful"
-    " questionable meaningless arbitrary disregard debunk"
+    "fail miss forget forgot ignore overlook skip omit overcount undercount exceed lack lose wrong"
+    " incorrect false untrue invalid mistaken erroneous faulty flawed impossible void"
+    " infeasible inconsistent inadmissible insufficient incomplete suboptimal off fake extraneous"
+    " outdated unlikely doubtful"
+)
+_FLAW = "mistake error nonsense joke decoy dummy placeholder template sample example format guess"
+_BREACH = "violate break contradict clash conflict"
+_REMOVAL = (
+    "eliminate exclude reject dismiss discard overrule refute disprove withdraw withdrawn retract"
+    " abandon scrap strike struck disregard"
 )
 _NOT = to_stems(_NEGATION)
 _FAILS = to_stems(_FAILURE)
-"""What an answer that stands does not do, and is not."""
+_FLAWS = to_stems(_FLAW)
+"""What an answer that stands does not do, and what it is not and does not have."""
+_BREAKS = to_stems(_BREACH)
+_RULES = to_stems(
+    "clue condition constraint rule requirement equation statement limit everything all it"
+)
+"""What an answer must not break: breaking a tie or an assumption says nothing of it."""
+_COUNTS = to_stems("one two three both 1 2 3")
+_REMOVES = to_stems(_REMOVAL)
+"""What is done to an answer that does not stand; with another object it says nothing of it."""
+_ALONE = _FAILS | _FLAWS | _REMOVES
+_TRUTHS = _FAILS | to_stems("right correct true answer solution work hold fit satisfy it possible")
+"""What is said of an answer even where the clause before it has another subject."""
 _SUITS = to_stems(
-    "work hold fit count satisfy check stand qualify meet follow match agree suffice add right"
-    " correct true valid answer solution sound allow possible reliable trust believe what it so"
-    " mine accept good do close this that final optimal complete best quite exist exact ask want"
-    " minimal maximal legal admissible feasible consistent solve yet case enough"
+    "work hold fit count satisfy check stand meet follow match agree suffice add right correct true"
+    " valid answer solution sound allow possible reliable trust believe mine accept good do final"
+    " optimal complete best quite exist exact ask want path minimal maximal admissible consistent"
+    " solve yet case enough"
 )
 """What an answer that does not stand does not do, and is not."""
+_SELVES = to_stems("it so what this that")
+_EQUALS = to_stems("be equal to x n")
 _HARMLESS = to_stems(
     "only just merely surprise hard difficult matter depend need necessary larger bigger smaller"
-    " better longer shorter higher lower more fewer less any coincidence accident doubt chance"
-    " change affect unique rely touch even further simply trivial obvious least"
+    " better longer shorter higher lower more fewer less any coincidence doubt chance change affect"
+    " unique rely even further simply obvious least"
 )
 """With one of these a negation denies nothing: `it cannot be any larger`."""
-_STANDS = to_stems(
-    "right correct good fine ok okay hold stand work check same agree confirm verify valid sure"
-    " certain settle reach win stick keep true indeed still well correctly properly optimal"
-    " consistent satisfied suffice pass"
+_SCOPES = to_stems("general generally always")
+"""With one of these a predicate is denied of other cases than the one asked for."""
+_STANDS = _SUITS | to_stems("fine ok okay same confirm verify sure keep indeed still well pass")
+_IS = to_stems("is are was were be been being seem look appear prove out become remain has have")
+_VERBS = (_IS | _NOT | _ALONE | _BREAKS | _STANDS) | to_stems(
+    "do does did can could will would should must has had only also all just above"
 )
-_IS = to_stems(
-    "is are was were be been being seem look appear prove turn out become remain has have"
-)
-_VERBS = (_IS | _NOT | _FAILS | _STANDS | _SUITS) | to_stems(
-    "do does did can could will would should must has had only also all just"
-)
-"""With one of these behind it a pronoun is a subject."""
-_VALUES = to_stems("no none never nothing false invalid impossible unlikely")
-"""An answer may be such a word: `The answer is no.`"""
-_ATTRIBUTES = to_stems("said say thought wrote claim would could might may versus vs")
+_VALUES_ALONE = to_phrases("no, none, never, nothing, false, invalid, impossible, not possible")
+_ATTRIBUTES = to_stems("said say thought wrote claim would could might may")
 """With one of these as its verb an answer is somebody else's, or is only looked at."""
 _ONLY = to_stems("what how only just merely but half")
-_TURNS = to_stems("wait hold hmm actually sorry edit update well oh oops hang ah er um erm no")
+_TURNS = to_stems("wait hold hmm actually sorry edit update well oh oops no")
 _REVERSALS = to_phrases(
-    "scratch that, strike that, no wait, wait no, actually no, hmm no, yeah no, oops, whoops, "
-    "undo, erratum, kidding, just kidding, never mind, nevermind, no no, so no, no, nope, "
-    "not, not so fast, not so, not true, it is not"
+    "scratch that, strike that, no wait, wait no, actually no, hmm no, oops, whoops, undo, erratum,"
+    " kidding, just kidding, never mind, nevermind, no no, so no, no, nope, not, not so fast,"
+    " not so, not true, it is not"
 )
 """Each takes an answer back where it is a clause of its own."""
-_NOT_QUITE = to_stems("right correct true good quite valid so")
 
 # What the writer does.
 _SLIPS = (
     "forget forgot forgotten miss overlook miscount misread mix swap slip skip err mistook mistake"
-    " confuse guess retract withdraw recant disown invent wrong mistaken decline bluff pretend"
-    " transpose doubt distrust miscalculate misjudge copy reverse undercount overcount lie kid"
-    " random"
+    " confuse retract withdraw wrong mistaken doubt distrust miscalculate overcount lie random"
 )
 _ERRS = to_stems(_SLIPS)
+_WORK = to_stems("algebra arithmetic detail derivation proof")
 _REJECTS = to_stems("reject discard abandon drop strike scrap take")
 _LACKS = to_stems(
-    "know tell sure certain confident believe think trust sign stand settle decide have find pin"
-    " vouch recommend endorse rely claim bet say finish determine commit submit mean confirm"
-    " justify prove agree accept verify worked work figure"
+    "know tell sure certain confident believe think trust stand settle decide have find vouch rely"
+    " claim say mean submit agree accept worked work figure"
 )
-"""Of these a writer with no answer says `not`."""
 _TO = to_stems("of about for")
-_OTHER = to_stems("other another")
+_WHETHER = to_stems("that if whether why")
 _MORE = to_stems("another other else more further better simpler")
-"""A doubt about one of these is none about the answer: `I doubt there is another`."""
+_OPEN = _MORE | to_stems("a an there")
 _LACKED = _ANSWERS | to_stems("idea clue other better way longer view opinion means")
 """Of these a writer with no answer says `no`."""
 _RESOLVED = to_stems(
-    "earlier initially first before draft noticed fixed mended previous previously corrected caught"
-    " once beforehand until already afterwards resolved mend fix thanks"
+    "earlier initially first before draft noticed fixed mended previously corrected caught once"
+    " mend until already resolved fix thanks almost nearly would"
 )
-"""With one of these a slip is in the past."""
+"""With one of these a slip is in the past, or was never made."""
 _CHANGES = (
-    "ignore disregard forget strike scrap scratch delete discard cross undo drop swap flip double"
-    " halve reverse dismiss replace redo invert negate toss bin take add subtract read divide"
-    " multiply reject abandon"
+    "ignore disregard forget strike scrap scratch delete discard undo drop swap flip double reverse"
+    " dismiss replace redo take add subtract read reject"
 )
 _UNDOES = to_stems(_CHANGES)
-"""What a reader is told to do with an answer that does not stand."""
-_OBJECTS = _PRONOUNS | _ANSWERS | to_stems("sign them both me last")
+_OBJECTS = _PRONOUNS | _ANSWERS | to_stems("sign them both me last i one all")
 _ENDS = ".!;:\n—–"
-_THAT = to_stems("i it this that them one everything all")
-_MENDED = to_stems("be read have say been to")
+_OUGHT = to_phrases("should be, should read, should have, should say, ought to")
 
-# What leads to an answer.
-_DENYING = to_stems(
-    "unless lest avoid nor reject abandon dismiss debunk formerly except versus without refute"
-)
-_DENYING_PAIRS = to_phrases(
-    "opposed to, instead of, far from, from being, short of, as if, not quite"
-)
-"""Words right before an answer that deny it."""
-_RATHER_THAN = ("rather", "than")
-_LABELS = to_stems(
-    "trap decoy dummy placeholder demo template sample illustration joke kidding lie debunked"
-    " reject discard random todo decorative filler fake bogus"
-)
-_NO_LABEL = _NOT | to_stems("avoid past right correct once left than")
-_SPEAKS = to_stems(
-    "think thought say said guess expect believe believed answer assume had accept conclude"
-    " tempted told wrote"
-)
-_MAYBE = to_stems("might may could would often tempted forgiven")
-_FORMERLY = to_stems("initially originally formerly earlier before first used yesterday")
-_ANYONE = to_stems("one you many most some people person reader somebody someone anyone everyone")
-
-# Single words and phrases.
-_OUGHT = to_phrases("should, ought")
 _GIVES_UP = to_phrases("give up, gave up")
-_HAVE_TO = to_phrases("have to")
-_EASY_TO = {
-    (*adjective, *word)
-    for adjective in to_phrases("possible, impossible, easy, hard, wrong, incorrect, true, false")
-    for word in to_phrases("to, for, that")
-}
+_EASY = to_stems("possible impossible easy hard wrong incorrect true false mistake error")
 _CONCLUSIONS = ("so", "hence", "thus", "therefore")
 _REASONS = ("because", "since", "if", "when", "unless", "until", "while")
-_ABOVE = to_stems("above")
-_VAGUE = to_stems("line claim conclusion proposal suggestion")
-_VALUES_ALONE = frozenset((value,) for value in _VALUES) | to_phrases("not possible")
-_RULED_OUT = to_phrases("rule out")
-_WOULD = to_stems("would")
 
-CUES = inflect(f"{_FAILURE} {_SLIPS} {_CHANGES}") | frozenset(
+CUES = inflect(f"{_FAILURE} {_FLAW} {_BREACH} {_REMOVAL} {_SLIPS} {_CHANGES}") | frozenset(
     f"{_NEGATION} should ought up oops whoops erratum kidding nevermind ruled".split()
 )
 """Without one of these a clause denies no answer that is not its subject."""
 STEMS = to_stems(" ".join(CUES))
 
 
-def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) -> Stance | None:
-    """Tell what a clause behind an answer says of it, from the clause and the one before it.
+def judge(
+    clause: Clause, before: Clause | None, *, is_predicate: bool = False, value: str = ""
+) -> Stance | None:
+    """Tell what a clause after an answer says of it, from the clause and the one before it.
 
-    With `is_predicate` the answer is the subject of the clause.
+    With `is_predicate` the answer is the subject of the clause. `value` is the answer where it is
+    a whole number: what is said of another number says nothing of it.
 
     >>> from whet.answers.clauses import split_clauses
     >>> [judge(one, None) for one in split_clauses("It's wrong. It can't be larger. It holds.")]
     ['denied', None, 'confirmed']
     """
     words = clause.words
-    if words in _REVERSALS and not (before and _leaves_open(before)):
+    may_answer = before is not None and (before.mark in "?:" or _has(before.words, _OTHERS))
+    if words in _REVERSALS and not may_answer:
         return "denied" if len(words) > 1 or clause.mark in _ENDS else "turned"
     if is_predicate:
         return "denied" if _is_foreign(words) else _judge_predicate(words)
@@ -216,33 +186,9 @@ def judge(clause: Clause, before: Clause | None, *, is_predicate: bool = False) 
     deed = _find_writer(words, before)
     if deed is not None:
         is_past = before is not None and not _RESOLVED.isdisjoint(before.words)
-        return None if is_past else _judge_writer(deed)
-    stance = _judge_subject(clause, before)
-    return stance or _judge_remark(clause, before)
-
-
-def is_given_away(words: _Words, *, is_label: bool) -> bool:
-    """Whether a clause that leads to an answer says that it is not the writer's, or none.
-
-    `is_label` says that it ends in a colon.
-
-    >>> from whet.answers.clauses import split_clauses
-    >>> [is_given_away(one.words, is_label=False) for one in split_clauses("One may think of")]
-    [True]
-    """
-    if words[-1] in _DENYING or words[-2:] in _DENYING_PAIRS or words == _RATHER_THAN:
-        return True
-    if is_label and _has(words, _LABELS) and not _has(words, _NO_LABEL):
-        return True
-    head = _strip(words, _OPENERS - _WRITERS)[:4]
-    is_supposed = _has(words, _MAYBE) and _has(head, _ANYONE)
-    is_past = _has(words, _FORMERLY) and "i" in words
-    return _has(words, _SPEAKS) and (is_supposed or is_past)
-
-
-def _leaves_open(before: Clause) -> bool:
-    """Whether a `no` behind a clause may answer it: a question, a label, another candidate."""
-    return before.mark in "?:" or _has(before.words, _OTHERS)
+        *_, said = " ".join(deed).partition("that ")
+        return None if is_past else _judge_writer(deed) or _judge_named(tuple(said.split()))
+    return _judge_subject(clause, before, value) or _judge_remark(clause, before)
 
 
 def _has(words: _Words, group: frozenset[str]) -> bool:
@@ -251,6 +197,10 @@ def _has(words: _Words, group: frozenset[str]) -> bool:
 
 def _is_at(words: _Words, place: int, group: frozenset[str]) -> bool:
     return place < len(words) and words[place] in group
+
+
+def _find(words: _Words, group: frozenset[str]) -> int:
+    return next((place for place, word in enumerate(words) if word in group), -1)
 
 
 def _strip(words: _Words, group: frozenset[str]) -> _Words:
@@ -270,13 +220,16 @@ def _is_corrected(words: _Words, before: Clause | None) -> bool:
     """Whether a clause says what should stand in place of the answer, or how to change it."""
     if words[0] == "not":
         is_named = _is_at(words, 1, _ARTICLES) and (before is None or _is_at(words, 2, _ANSWERS))
-        return is_named or (len(words) == 2 and words[1] in _NOT_QUITE)
+        return is_named or (len(words) == 2 and words[1] in _SUITS | _SELVES)
     words = _strip(words, _OPENERS - _WRITERS)
+    if words[:2] == ("do", "not"):
+        return _is_at(words, 2, _LACKS) and _names_answer(words[3:])
     if _is_at(words, 0, _UNDOES) and (before is None or before.mark in _ENDS):
-        return _is_at(words, 1, _THAT) or (words[1:2] == ("the",) and _is_at(words, 2, _OBJECTS))
+        return _is_at(words, 1, _OBJECTS - _CORE) or (
+            words[1:2] == ("the",) and _is_at(words, 2, _OBJECTS)
+        )
     words = _strip(words, _WRITERS | _PRONOUNS)
-    is_mended = words[:1] in _OUGHT and _has(words[1:3], _MENDED)
-    return is_mended and not _has(words, _NOT)
+    return words[:2] in _OUGHT and not _has(words, _NOT)
 
 
 def _find_writer(words: _Words, before: Clause | None) -> _Words | None:
@@ -291,55 +244,83 @@ def _find_writer(words: _Words, before: Clause | None) -> _Words | None:
 
 def _judge_writer(words: _Words) -> Stance | None:
     is_negative = _has(words[:_NEAR], _NOT)
-    if _has(words[:5], _ERRS):
-        is_about_more = words[0] == "doubt" and _has(words[:_NEAR], _MORE)
+    if _has(words[:5], _ERRS) and not _has(words, _WORK):
+        is_about_more = words[0] == "doubt" and _names_other_thing(words[1:])
         is_settled = is_negative or is_about_more or _has(words, _RESOLVED)
         return None if is_settled else "denied"
-    if words[:2] in _GIVES_UP:
+    if words[:2] in _GIVES_UP and words[2:3] != ("on",):
         return "denied"
     if _has(words[:3], _REJECTS):
         return "denied" if _has(words[1:4], _OBJECTS) and not is_negative else None
     if not is_negative:
         return "confirmed" if _has(words[:3], _STANDS) else None
-    is_idle = _has(words, _HARMLESS) or any(pair in _HAVE_TO for pair in pairwise(words))
+    is_idle = _has(words, _HARMLESS - _LACKS) or ("have", "to") in pairwise(words)
     lacked = words[words.index("no") + 1 :] if "no" in words else ()
-    is_other = "no" in words and (not _is_at(lacked, 0, _LACKED) or _is_at(lacked, 0, _OTHER))
-    place = next((n for n, word in enumerate(words[:_NEAR]) if word in _LACKS), None)
-    is_lacking = place is not None and not _names_other_thing(_strip(words[place + 1 :], _TO))
+    is_other = "no" in words and (lacked[:1] == ("other",) or not _is_at(lacked, 0, _LACKED))
+    denied = words if "no" in words[:_NEAR] else words[_find(words, _NOT) + 1 :]
+    place = _find(denied[:_NEAR], _LACKS)
+    is_lacking = place >= 0 and not _names_other_thing(_strip(denied[place + 1 :], _TO))
     return "denied" if is_lacking and not is_idle and not is_other else None
 
 
 def _names_other_thing(words: _Words) -> bool:
     """Whether what the writer does not find or know is no answer: `an error`, `a simpler way`."""
-    is_open = _is_at(words, 0, _ARTICLES | _MORE) and words[0] not in ("the", "my")
+    if _is_at(words, 0, _WHETHER) and _is_at(words, 1, _OPEN | _ARTICLES):
+        return not _has(words[1:4], _ANSWERS - _MORE) or _has(words, _MORE)
+    is_open = _is_at(words, 0, _OPEN)
     named = [word for word in words[1:4] if word in _LACKED and word not in _MORE]
     is_compared = any(word.endswith("er") and word not in _ANSWERS for word in words[:3])
     return is_open and (is_compared or not named)
 
 
-def _judge_subject(clause: Clause, before: Clause | None) -> Stance | None:
+def _judge_subject(clause: Clause, before: Clause | None, value: str) -> Stance | None:
     """Judge a clause whose subject is the answer, or a pronoun that may stand for it."""
     words = _strip(clause.words, _BEFORE_SUBJECT)
-    if (end := _find_named(words)) is not None:
-        return _judge_predicate(words[end:])
-    end = _find_person(words)
-    is_pronoun = _is_at(words, 0, _PRONOUNS) and len(words) > 1
-    if not end and not (is_pronoun and (words[1] in _VERBS or words[1].endswith("ly"))):
+    if value and ((is_ours := _names_number(words, value)) is not None or _is_scoped(words)):
+        return "denied" if is_ours else None
+    if value and words[:1] == (value,) and _has(words[1:2], _VERBS):
+        return _judge_predicate(words[1:])
+    if _find_named(words) is not None:
+        return _judge_named(words)
+    is_person = _is_at(words, 0, _DETERMINERS) and _is_at(words, 1, _PERSONS)
+    has_verb = len(words) > 1 and (words[1] in _VERBS or words[1].endswith("ly"))
+    if not is_person and not (_is_at(words, 0, _PRONOUNS) and has_verb):
         return None
     is_far = before is not None and (words[0] == "which" or clause.start > _MAX_REACH)
-    concludes = clause.lead in _CONCLUSIONS
+    concludes = clause.lead in _CONCLUSIONS and _has(words[1:], _TRUTHS)
+    if before is not None and before.is_gerund and value and value not in before.words:
+        concludes &= not any(word.isdigit() for word in before.words[1:4])
     is_other = before is not None and (_has(before.words, _OTHERS) or _has_subject(before))
-    is_idle = any(pair in _EASY_TO for pair in pairwise(words))
+    is_idle = any(one in _EASY and other in ("to", "for", "that") for one, other in pairwise(words))
     if is_far or is_idle or (is_other and not concludes):
         return None
-    return _judge_predicate(words[end or 1 :], True)
+    return _judge_predicate(words[1 + is_person :], True)
+
+
+def _names_number(words: _Words, value: str) -> bool | None:
+    """Whether a number that is ruled out, or is a subject, is the answer; None without one."""
+    place = _find(words, _NOT)
+    if place >= 0 and not _has(words, _HARMLESS):
+        number = _strip(words[place + 1 :], _EQUALS)[:2]
+        if number and number[0].isdigit():
+            return [word for word in number if word.isdigit()] == [value]
+    verb = _find(words, _VERBS - _SUITS - _STANDS)
+    others = [word for word in words[1 : max(verb, 0)] if word.isdigit()]
+    return False if others and value not in others else None
+
+
+def _is_scoped(words: _Words) -> bool:
+    """Whether something is said of a range of cases: `for odd primes`. A number holds for none."""
+    scope = words[words.index("for") + 1 :] if "for" in words else ()
+    return bool(scope) and not _has(scope, _DETERMINERS | _RULES) and scope[-1].isalpha()
 
 
 def _has_subject(before: Clause) -> bool:
     """Whether a clause of the same sentence is about another thing than the answer."""
     words = _strip(before.words, _BEFORE_SUBJECT | _TURNS)
     is_ours = _is_at(words, 0, _PRONOUNS) or _find_named(words) is not None
-    return before.mark not in ".!?\n" and bool(words) and not is_ours
+    is_ours |= before.is_gerund and _has(words, _PRONOUNS)
+    return before.mark not in ".!?\n" and len(words) > 2 and not is_ours
 
 
 def _find_named(words: _Words) -> int | None:
@@ -348,39 +329,60 @@ def _find_named(words: _Words) -> int | None:
     if not place or words[0] not in _DETERMINERS or "of" in words[:place]:
         return None
     end = len(words) - len(_strip(words[place:], _ANSWERS))
-    has_above = _has(words[:end], _ABOVE)
+    has_above = "abov" in words[:end]
     is_line = _is_at(words, place, _VAGUE) and words[0] != "my" and not has_above
     is_value = words[end : end + 1] == ("is",) and words[end + 1 :] in _VALUES_ALONE
-    if words[end : end + 1] == ("of",) or is_line or words[place - 1] in _OTHERS:
+    is_part = end < len(words) and words[end] not in _VERBS | _MODIFIERS
+    if is_part or any(map(str.isdigit, words[:end])) or is_line or words[place - 1] in _OTHERS:
         return None
     return None if is_value and not has_above else end
 
 
-def _find_person(words: _Words) -> int:
-    """Find where a subject ends that is a person: `that student`; 0 without one."""
-    return 2 if _is_at(words, 0, _DETERMINERS) and _is_at(words, 1, _PERSONS) else 0
+def _judge_named(words: _Words) -> Stance | None:
+    end = _find_named(words)
+    return None if end is None else _judge_predicate(words[end:])
 
 
 def _judge_predicate(words: _Words, is_vague: bool = False) -> Stance | None:
     """Judge what is said of the answer; a vague subject may stand for another thing."""
     near = words[:_NEAR]
-    is_failure = _has(near, _FAILS) or any(pair in _RULED_OUT for pair in pairwise(near))
-    if is_failure:
+    if _has(words, _SCOPES) or (is_vague and "would" in words):
+        return None
+    if _is_broken(near):
         return "confirmed" if _has(near, _NOT) else "denied"
     if not _has(near, _NOT):
         return "confirmed" if _has(near, _STANDS) else None
-    is_lack = "no" in near and words[:2] != ("is", "no")
-    if is_lack or _has(words, _HARMLESS) or (is_vague and _has(words, _WOULD)):
+    if ("no" in near and words[:2] != ("is", "no")) or _has(words, _HARMLESS):
         return None
-    suits = _has(words, _SUITS) or words[:2] == ("is", "no") or _is_at(words, 2, _ARTICLES)
-    return "denied" if suits or not is_vague else None
+    is_self = _is_at(_strip(words[_find(words, _NOT) + 1 :], _EQUALS), 0, _SELVES)
+    return "denied" if is_self or _has(words, _SUITS) or words[:2] == ("is", "no") else None
+
+
+def _is_broken(words: _Words) -> bool:
+    """Whether the subject is removed, or breaks a rule that an answer must keep."""
+    for place, word in enumerate(words[:_NEAR]):
+        after = words[place + 1 :]
+        if word in _FAILS:
+            return after[:1] != ("only",)
+        if word in _FLAWS:
+            return _has(words[:place], _IS)
+        if word in _REMOVES or words[place : place + 2] == ("rul", "out"):
+            return _has(words[:place], _IS) or _names_answer(after)
+        if word in _BREAKS:
+            return not after or _has(after[:4], _RULES) or _is_at(after, 0, _COUNTS)
+    return False
+
+
+def _names_answer(words: _Words) -> bool:
+    """Whether an object is the answer: `it`, `my answer`."""
+    return _is_at(words, 0, _PRONOUNS) or _has(words[1:3], _CORE)
 
 
 def _judge_remark(clause: Clause, before: Clause | None) -> Stance | None:
     """Judge a few words without a subject: `Wrong.`, `Correct.`, `Wait`."""
     words = clause.words
     is_start = before is None or before.mark in ".!\n" or before.words[0] in _TURNS
-    if len(words) <= 2 and words[0] in _FAILS and is_start and clause.mark in ".!:":
+    if len(words) <= 2 and words[0] in _ALONE and is_start and clause.mark in ".!:":
         return "denied"
     if len(words) <= 3 and words[0] in _STANDS:
         return "confirmed"

@@ -9,9 +9,9 @@ right beside an answer. The regular expressions have nothing to backtrack into.
 import re
 from collections.abc import Callable
 
-from whet.answers.clauses import split_clauses
+from whet.answers.clauses import split_clauses, to_phrases, to_stems
 from whet.answers.doubt import is_doubtful
-from whet.answers.stances import CUES, STEMS, is_given_away, judge
+from whet.answers.stances import CUES, PERSONS, STEMS, judge
 
 REMARK_WINDOW = 480
 """What follows an answer is read this far."""
@@ -50,55 +50,30 @@ RETREATING = _NEGATIONS | _with_stops(
     " crossed decide choose alternatively equally any well whichever"
 )
 """Without one of these a sentence behind an answer takes nothing back."""
-REPLACING = _with_stops(
-    "my our please instead rather correction reflection thought thoughts really becomes should "
-    "wait actually oops sorry missed mixed overlooked forgot again however though although make "
-    "change correct hmm hold skipped dropped answer edit"
-)
-"""Without one of these a sentence behind an answer gives no other."""
 OF = (" of", " of the", " in", " from", " among")
 
 _THING = (
     r"(?:above|line|list|answer|result|box|tag|one|value|solution|expression|path|route|order|grid"
     r"|table|block|output|choice|claim|reply|attempt|guess|conclusion|assignment|letter|option)"
 )
-_PERSON = (
-    r"(?:student|pupil|classmate|friend|colleague|teacher|professor|tutor|person|people|guy|kid"
-    r"|child|user|reviewer|expert|neighbou?r|brother|sister|mother|father|uncle|aunt|cousin|boss"
-    r"|roommate|model|assistant|bot|chatbot|website|forum|blog|post|internet|participant|solver"
-    r"|critic|stranger|man|woman|boy|girl|author|player|opponent|rival|reader|grader)s?"
-)
-_REAL = r"(?![^.!?\n]*\b(?:if|were|otherwise|suppos\w+|assum\w+|any|another|other|else)\b)"
-"""A sentence that only supposes something, or speaks of other answers, is none of these."""
-_WITHDRAWN = re.compile(
-    r"\bchanged my mind\b|\bnot my (?:own )?(?:answer|solution"
-    r"|reply|result|conclusion|submission)\b|\b(?:not|never) (?:to )?be (?:trusted|believed|relied"
-    r"|accepted|submitted)\b|\bmarked (?:as )?(?:wrong|incorrect|false)\b"
-    rf"|(?:\A|[.!?\n]){_REAL}[^.!?\n]*"
-    r"\b(?:leads? to|is|gives|yields|reach|get|have) an? contradiction\b"
-    r"|\bis what (?:the|an?|my|some|another)\b[^\n]{0,40}\b(?:wrote|said|claimed|got|gave|had)\b"
-    r"|\A\W{0,12}(?:alternatively|equally)\b[^\n\\\[]{0,60}\["
-    r"|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)",
-    re.IGNORECASE,
-)
+_PERSON = rf"(?:{'|'.join(PERSONS.split())})s?"
+_WITHDRAWN = re.compile(r"\bchanged my mind\b|以上(?:答案)?(?:是)?(?:错|不对)|(?:错误|不对|不正确)")
 """Behind an answer it takes the answer back, whatever the clause around it is about."""
 _END = r"(?=\W*(?:[.!;\n]|\Z)|,| (?:and|but|either|here|myself|so|that works|though|yet)\b)"
 _LEFT_OPEN = re.compile(
     r"\b(?:(?:I|we)(?: \w+){0,2} (?:have|give|gave|offer|submit|claim|see|got)(?: \w+){0,2}"
     r" (?:no (?:(?!other )\w+ )?(?:answer|solution|idea|clue|opinion|reply)"
     r"|nothing (?:better|else|to offer))"
-    r"|(?:no|any) (?:answer|solution|reply|result) of my own"
     r"|(?:I|we) (?:could|can|did|do)(?: not|n['’]t|not) (?:find|have|get|give|offer)"
     rf" (?:one|any|it|(?:an? |the |any )?(?:\w+ )?(?<!other )(?:answer|solution)){_END}"
     r"|I (?:do|did|could|can|really)(?: not|n['’]t|not)(?: \w+)? (?:know|decide|tell)"
     rf"(?: (?:which|what|whether|if|who|how|the (?:answer|solution)|it)\b|{_END})"
-    r"|I(?:['’]m| am)(?: \w+)? guessing|(?:cannot|can['’]t|could not) decide"
+    r"|I(?:['’]m| am)(?: \w+)? guessing"
     r"|(?:could|might|may) (?:just )?as well be(?! \w+(?:ed|en)\b)"
-    r"|looks? equally (?:good|right|likely|plausible)"
     r"|(?:could|might|may) be (?:equally|just as|as) (?:good|right|likely|plausible|valid)"
     r"|leave (?:it|this|that|the (?:answer|choice|decision|matter|pick|rest))(?: up)? to"
     r" (?:you|the \w+|others)(?! (?:to (?:check|confirm|prove|show|verify|work)|as an exercise))"
-    r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick|struck out|crossed out"
+    r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick"
     r"|whichever(?: one)? (?:you|(?:the )?\w+ (?:likes?|accepts?|prefers?|wants?)"
     r"|is (?:right|correct|true|accepted|expected|wanted|preferred|better|best)))\b",
     re.IGNORECASE,
@@ -111,7 +86,7 @@ _GOES_ON = re.compile(
 """Behind a withdrawal it goes on, perhaps with another answer."""
 
 
-def find_replacement(tail: str, *, is_predicate: bool = False) -> int | None:
+def find_replacement(tail: str, *, is_predicate: bool = False, answer: str = "") -> int | None:
     """Find where what follows an answer takes it back and may give another; None where it stands.
 
     The end of the tail says that no other is given. `is_predicate` says that the answer is the
@@ -126,7 +101,8 @@ def find_replacement(tail: str, *, is_predicate: bool = False) -> int | None:
     tail = tail[:REMARK_WINDOW]
     if _LEFT_OPEN.search(tail):
         return len(tail)
-    ends = _find_denials(tail, is_predicate=is_predicate)
+    value = plain if (plain := _to_plain(answer)).isdecimal() else ""
+    ends = _find_denials(tail, is_predicate=is_predicate, value=value)
     if not ends:
         return None
     rest = tail[ends[0] :]
@@ -136,7 +112,7 @@ def find_replacement(tail: str, *, is_predicate: bool = False) -> int | None:
     return ends[0]
 
 
-def _find_denials(tail: str, *, is_predicate: bool = False) -> list[int]:
+def _find_denials(tail: str, *, is_predicate: bool = False, value: str = "") -> list[int]:
     """List where the clauses end that take back an answer before them.
 
     A bare `no` takes nothing back where the next clause confirms the answer.
@@ -147,7 +123,7 @@ def _find_denials(tail: str, *, is_predicate: bool = False) -> list[int]:
         leads_on = is_predicate and before is None
         if clause.mark == "?" or (not leads_on and STEMS.isdisjoint(clause.words)):
             continue
-        stance = judge(clause, before, is_predicate=leads_on)
+        stance = judge(clause, before, is_predicate=leads_on, value=value)
         if stance == "replaced":
             ends.append(clause.start)
         elif stance == "denied":
@@ -199,8 +175,7 @@ _TURNED = re.compile(
     re.IGNORECASE,
 )
 _OTHER_TURNED = re.compile(
-    rf"(?:\b(?:the|it|that){_RESULT} {_BECOMES}|\bit should(?: \w+)? be |\bit becomes "
-    rf"|(?<=[.:]) (?=[*`]*\[)|\n(?=[*`]*\[)){_VALUE}\Z",
+    rf"(?:\b(?:the|it|that){_RESULT} {_BECOMES}|\bit becomes |[.:\n] ?(?=[*`]*\[)){_VALUE}\Z",
     re.IGNORECASE,
 )
 """At the end behind an answer and a turn it gives another."""
@@ -358,6 +333,33 @@ _CLAUSE = re.compile(
     r"(?! (?:of|than)\b)|;|[.!?] "
 )
 """What stands between clauses, of which the last leads to the answer."""
+
+
+_DENYING = to_stems("unless lest avoid nor reject abandon dismiss formerly except versus without")
+_DENYING_PAIRS = to_phrases(
+    "opposed to, instead of, far from, from being, short of, as if, not quite"
+)
+"""Words right before an answer that deny it."""
+_LABELS = to_stems(
+    "trap decoy dummy placeholder demo template sample joke kidding lie reject discard random todo"
+    " filler fake"
+)
+_NO_LABEL = to_stems("not no never nor avoid past right correct once left than without")
+_SPEAKS = to_stems("think thought say said guess expect believe answer assume had accept told")
+_MAYBE = to_stems("might may could would often tempted forgiven")
+_FORMERLY = to_stems("initially originally formerly earlier before first used yesterday")
+_ANYONE = to_stems("one you many most some people person reader somebody someone anyone everyone")
+
+
+def is_given_away(words: tuple[str, ...], *, is_label: bool) -> bool:
+    """Whether a clause, or a label, that leads to an answer says that it is not the writer's."""
+    if words[-1] in _DENYING or words[-2:] in _DENYING_PAIRS or words == ("rather", "than"):
+        return True
+    if is_label and not _LABELS.isdisjoint(words) and _NO_LABEL.isdisjoint(words):
+        return True
+    is_supposed = not _MAYBE.isdisjoint(words) and not _ANYONE.isdisjoint(words[:5])
+    is_past = not _FORMERLY.isdisjoint(words) and "i" in words
+    return not _SPEAKS.isdisjoint(words) and (is_supposed or is_past)
 
 
 def is_disowned(lead: str) -> bool:

@@ -46,7 +46,8 @@ _RULED_OUT_BEFORE = re.compile(
 _RULED_OUT_AFTER = re.compile(
     r"(?:[\s*$`\"')\]}.,;\\]|</answer>){0,12}(?:(?:that|this|it|which) )?"
     r"(?:is|was)(?: (?:also|clearly|obviously|certainly|just))?"
-    r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b",
+    r" (?:wrong|incorrect|false|mistaken|impossible|not (?:right|correct|true|it|the answer))\b"
+    r"(?! (?:to|in general)\b)",
     re.IGNORECASE,
 )
 """Words after a box that deny it: `is clearly wrong`."""
