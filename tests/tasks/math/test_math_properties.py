@@ -106,3 +106,31 @@ def test_roots_are_compared_by_value(a: int, b: int) -> None:
 def test_any_text_gets_a_verdict_and_garbage_is_never_right(text: str) -> None:
     assert verdict(r"\frac{12345677}{98765}", text) in (Verdict.WRONG, Verdict.NO_ANSWER)
     assert verdict(text, r"\boxed{\frac{12345677}{98765}}") is not Verdict.CORRECT
+
+
+@given(st.integers(1, 10**6), st.sampled_from("xyt"))
+@settings(max_examples=30, deadline=None)
+def test_a_corner_is_seen_wherever_it_is(corner: int, name: str) -> None:
+    distance = f"|{name}-{corner}|"
+
+    assert is_right(distance, f"|{corner}-{name}|")
+    assert is_right(distance, rf"\sqrt{{({name}-{corner})^2}}")
+    assert not is_right(distance, f"{corner}-{name}")
+    assert not is_right(distance, f"{name}-{corner}")
+
+
+@given(st.integers(2, 10**6), st.integers(0, 50))
+@settings(max_examples=30, deadline=None)
+def test_a_floor_with_any_denominator_is_told_from_its_neighbour(bottom: int, start: int) -> None:
+    floor = rf"\lfloor\frac{{n+{start}}}{{{bottom}}}\rfloor"
+
+    assert is_right(floor, rf"\lceil\frac{{n+{start}-{bottom - 1}}}{{{bottom}}}\rceil")
+    assert not is_right(floor, rf"\lfloor\frac{{n+{start + 1}}}{{{bottom}}}\rfloor")
+
+
+@given(st.integers(30, 900))
+@settings(max_examples=30, deadline=None)
+def test_a_tiny_value_is_nothing_but_itself(exponent: int) -> None:
+    assert is_right(f"e^{{-{exponent}}}", rf"\frac{{1}}{{e^{{{exponent}}}}}")
+    assert not is_right(f"e^{{-{exponent}}}", "0")
+    assert not is_right(rf"\sqrt{{10^{{{2 * exponent}}}+1}}", f"10^{{{exponent}}}")

@@ -1,9 +1,9 @@
 """Decide whether two expressions have the same value, exactly or within the requested precision.
 
-Rationals are compared exactly. Everything else is evaluated at random points: about forty agreeing
-digits at three points count as equality, with extra digits if the terms of a sum differ widely in
-size. Expressions with floors, factorials and the like are evaluated at more points, where unknowns
-such as n are whole numbers.
+Rationals are compared exactly, the rest by evaluation at random points: forty agreeing digits at
+three points are taken as equality, with as many more as the smallest term of a sum is below the
+largest. Where floors, factorials and the like make whole numbers matter, there are more points, and
+unknowns such as n are whole. `corners` has the points where |x - 100| and the like bend or jump.
 """
 
 import math
@@ -15,10 +15,12 @@ from pydantic import Field
 
 from whet.config import CONSTANT, Config
 from whet.tasks.math import tree
+from whet.tasks.math.corners import corner_points, has_jump
+from whet.tasks.math.precision import count_digits, is_close, is_equal_at, is_real
+from whet.tasks.math.residues import agree_at_whole_numbers
 from whet.tasks.math.tree import Node
 from whet.tasks.math.value_at_point import (
     CONTEXT,
-    DIGITS,
     POINT_SCALES,
     STEPS,
     TOLERANCE,
@@ -28,25 +30,15 @@ from whet.tasks.math.value_at_point import (
 )
 
 NUM_POINTS = 3
-_JUMPS = frozenset(("floor", "ceil", "mod", "gcd", "lcm", "factorial", "binom"))
 FLOAT_DIGITS = 15
 """Decimals this long are printed by a program, and their last digits are noise."""
 _FLOAT_NOISE = Fraction(1, 10**12)
-_HYPERBOLIC = ("sinh", "cosh", "tanh")
 _LARGE_C = tree.symbol("C")
 _SMALL_C = tree.symbol("c")
 
 _EXACT_CALLS = ("abs", "floor", "ceil", "factorial", "binom", "gcd", "lcm")
 _ROUNDING = 0.01
 """A decimal this close to the other side of an equality may be a rounding of it."""
-
-MIN_SPREAD = 24
-"""If the terms of a sum differ in size by less than this power of two, no extra digits are
-needed."""
-MAX_DENOMINATOR = 64
-"""A number whose denominator has more bits needs as many extra bits of precision."""
-MAX_DIGITS = 6000
-"""If two values would need more digits than this to be told apart, they are not compared."""
 
 
 class MathConfig(Config):
@@ -169,7 +161,8 @@ def _real_constant(node: Node) -> Fraction | None:
     if node.kind == "number":
         return node.value
     try:
-        number = _constant(node)
+        with CONTEXT.workdps(count_digits(0, node)):
+            number = _constant(node)
     except NoValueError:
         return None
     if abs(number.imag) > abs(number.real) * 10**-30:
@@ -198,23 +191,30 @@ def same_value(a: Node, b: Node) -> bool | None:
     """
     if a == b or a.kind == b.kind == "number":
         return a.value == b.value
+    try:
+        if not (tree.symbols(a) or tree.symbols(b)):
+            return is_equal_at(a, b, 0)
+    except NoValueError:
+        return None
+    if not agree_at_whole_numbers(a, b):
+        return False
+    return _agree_at_numbered_points(a, b) and _agree_at_corners(a, b)
+
+
+def _agree_at_numbered_points(a: Node, b: Node) -> bool | None:
     num_equal = 0
     complex_results = []
-    has_unknowns = bool(tree.symbols(a) | tree.symbols(b))
     has_one_abs = tree.has_call(a, "abs") != tree.has_call(b, "abs")
-    is_stepped = has_unknowns and (_has_jumps(a) or _has_jumps(b))
+    is_stepped = has_jump(a) or has_jump(b)
     points = STEPS if is_stepped else range(len(POINT_SCALES))
     num_needed = len(points) if has_one_abs or is_stepped else NUM_POINTS
     for point in points:
         try:
-            with CONTEXT.workdps(_num_digits(point, a, b)):
-                is_equal = _is_close(value(a, point), value(b, point))
-                if not has_unknowns:
-                    return is_equal
-                is_real = _is_real(a, point) and _is_real(b, point)
+            is_equal = is_equal_at(a, b, point)
+            are_real = is_real(a, point) and is_real(b, point)
         except NoValueError:
             continue
-        if not is_real:
+        if not are_real:
             complex_results.append(is_equal)
             continue
         if not is_equal:
@@ -227,47 +227,15 @@ def same_value(a: Node, b: Node) -> bool | None:
     return all(complex_results) if complex_results else None
 
 
-def _has_jumps(node: Node) -> bool:
-    """Whether a node has floors, factorials and the like, or powers such as (-1)^n."""
-    return any(
-        part.name in _JUMPS if part.kind == "call" else part.args[0].value < 0
-        for part in tree.walk(node)
-        if part.kind in ("call", "pow")
-    )
-
-
-def _num_digits(point: int, *nodes: Node) -> int:
-    """Count the digits needed for the smallest term of each sum, number and argument to matter."""
-    num_bits = 0
-    num_written = 0
-    for part in (part for node in nodes for part in tree.walk(node)):
-        num_written = max(num_written, part.value.denominator.bit_length())
-        sizes = []
-        for child in part.args:
-            try:
-                size = abs(value(child, point))
-            except NoValueError:
-                continue
-            if size:
-                sizes.append(int(CONTEXT.mag(size)))
-        if part.kind == "add" and sizes:
-            num_bits = max(num_bits, max(sizes) - min(sizes))
-        elif part.kind in ("pow", "call") and sizes:
-            num_bits = max(num_bits, -2 * min(sizes))
-            if part.name in _HYPERBOLIC:  # e^x + e^-x
-                num_bits = max(num_bits, 3 << min(max(*sizes, 0), 20))
-    num_bits += num_written if num_written > MAX_DENOMINATOR else 0
-    if num_bits <= MIN_SPREAD:
-        return DIGITS
-    num_digits = DIGITS + int(num_bits * 0.302) + 1
-    if num_digits > MAX_DIGITS:
-        raise NoValueError("terms too far apart")
-    return num_digits
-
-
-def _is_real(node: Node, point: int) -> bool:
-    parts = (part for part in tree.walk(node) if part.kind in ("pow", "call"))
-    return all(CONTEXT.im(value(part, point)) == 0 for part in parts)
+def _agree_at_corners(a: Node, b: Node) -> bool:
+    """Whether two expressions agree wherever both are real at the points of their corners."""
+    for point in corner_points(a, b):
+        try:
+            if not is_equal_at(a, b, point) and is_real(a, point) and is_real(b, point):
+                return False
+        except NoValueError:
+            continue
+    return True
 
 
 def contradicts_itself(answer: Node) -> bool:
@@ -304,36 +272,41 @@ def _is_unequal(a: Node, b: Node) -> bool:
 
 
 def ratio_sign(a: Node, b: Node) -> int:
-    """Return the sign of the constant ratio of a to b; 0 if there is none or it is not real."""
-    ratios = []
+    """Give the sign of the constant that a is times b; 0 if there is none or it has no sign."""
+    ratios: list[Number] = []
     for point in range(len(POINT_SCALES)):
         try:
-            with CONTEXT.workdps(_num_digits(point, a, b)):
-                left = value(a, point)
-                right = value(b, point)
-                if min(abs(left), abs(right)) < _limit(4):
+            with CONTEXT.workdps(count_digits(point, a, b)):
+                left, right = value(a, point), value(b, point)
+                if min(abs(left), abs(right)) < CONTEXT.mpf(10) ** (4 - CONTEXT.dps):
                     return 0
                 ratios.append(left / right)
-                if not _is_close(ratios[0], ratios[-1]):
+                if not is_close(ratios[0], ratios[-1]):
                     return 0
         except NoValueError:
             continue
         if len(ratios) == NUM_POINTS:
             real = CONTEXT.re(ratios[0])
-            if abs(CONTEXT.im(ratios[0])) > abs(real) * TOLERANCE:
+            has_sign = abs(CONTEXT.im(ratios[0])) <= abs(real) * TOLERANCE
+            if not has_sign or not _has_ratio_at_corners(a, b, ratios[0]):
                 return 0
             return 1 if real > 0 else -1
     return 0
 
 
-def _is_close(left: Number, right: Number) -> bool:
-    size = max(abs(left), abs(right))
-    return bool(abs(left - right) <= max(size * _limit(12), _limit(4) if size < 1 else 0))
-
-
-def _limit(num_spare: int) -> Number:
-    """Return the smallest difference visible at this precision with `num_spare` digits spare."""
-    return CONTEXT.mpf(10) ** (num_spare - CONTEXT.dps)
+def _has_ratio_at_corners(a: Node, b: Node, ratio: Number) -> bool:
+    for point in corner_points(a, b):
+        try:
+            with CONTEXT.workdps(count_digits(point, a, b)):
+                left, right = value(a, point), value(b, point) * ratio
+                is_zero = max(abs(left), abs(right)) <= TOLERANCE
+                if is_zero or is_close(left, right, TOLERANCE):
+                    continue
+            if is_real(a, point) and is_real(b, point):
+                return False
+        except NoValueError:
+            continue
+    return True
 
 
 def to_float(node: Node) -> float:

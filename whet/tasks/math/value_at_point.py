@@ -1,14 +1,15 @@
 """Evaluate an expression at a point, with as many digits as the context has.
 
-Unknowns take random values, the same for the same name; at the points in `STEPS`, unknowns such as
-n are whole numbers. Sizes are bounded: powers, factorials and arguments beyond the limits have no
-value.
+At a numbered point unknowns take random positive values, the same for the same name; at those in
+`STEPS` unknowns such as n are whole numbers. Other points give each unknown its value. Nothing
+grows: powers, factorials and arguments beyond the limits have no value.
 """
 
 import functools
 import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TypeAlias
 
 import mpmath
@@ -21,9 +22,9 @@ POINT_SCALES = (1, 7, 30, 1, 7, -1, 2, 1)
 """How far from zero the unknowns are at each point: large so that floors differ, small for narrow
 domains."""
 STEPS = range(100, 161)
-"""The points for expressions that jump; how many there are is a prime."""
-_WHOLE_NAMES = frozenset("jklmnKLMN")
-"""Unknowns that are whole numbers at those points."""
+"""The points for expressions that jump; their number is a prime."""
+WHOLE_NAMES = frozenset("jklmnKLMN")
+"""Unknowns that are whole numbers where there are jumps."""
 MAX_LOG2 = 200_000.0
 """Values above two to this power, or below its inverse, are not computed."""
 MAX_FACTORIAL = 5000
@@ -32,22 +33,26 @@ CONTEXT = mp.clone()
 DIGITS = 50
 CONTEXT.dps = DIGITS
 TOLERANCE = CONTEXT.mpf(10) ** -38
+SPARE_DIGITS = 12
+"""How many of the last digits may be the noise of rounding."""
 _KNOWN = {"π": CONTEXT.pi, "e": CONTEXT.e, "i": CONTEXT.mpc(0, 1)}
 Number: TypeAlias = mpmath.mpf
 """A real or complex number of mpmath, which has no type annotations."""
+Point: TypeAlias = int | tuple[tuple[str, Fraction], ...]
+"""The number of a point, or the value of each unknown by name."""
 
 
 class NoValueError(Exception):
     """The expression has no value that can be computed here."""
 
 
-def value(node: Node, point: int) -> Number:
-    """Evaluate with the unknowns' values at this point, at the current precision."""
+def value(node: Node, point: Point) -> Number:
+    """Evaluate with the unknowns at their values of this point, at the precision in use."""
     return _value(node, point, CONTEXT.dps)
 
 
 @functools.lru_cache(1 << 14)
-def _value(node: Node, point: int, num_digits: int) -> Number:
+def _value(node: Node, point: Point, num_digits: int) -> Number:
     try:
         number = _evaluate(node, point)
     except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
@@ -57,7 +62,7 @@ def _value(node: Node, point: int, num_digits: int) -> Number:
     return number
 
 
-def _evaluate(node: Node, point: int) -> Number:
+def _evaluate(node: Node, point: Point) -> Number:
     if node.kind == "number":
         return CONTEXT.mpf(node.value.numerator) / node.value.denominator
     if node.kind == "symbol":
@@ -74,10 +79,14 @@ def _evaluate(node: Node, point: int) -> Number:
     return functools.reduce(operator.add if node.kind == "add" else operator.mul, parts)
 
 
-def _at_random(name: str, point: int) -> Number:
-    """Return a value for a name, away from zero and usually positive, so that roots and logarithms
-    are real."""
-    if point in STEPS and name in _WHOLE_NAMES:
+def _at_random(name: str, point: Point) -> Number:
+    """Give a name its value, mostly positive so that roots and logarithms are real."""
+    if isinstance(point, tuple):
+        given = dict(point).get(name)
+        if given is None:
+            given = Fraction(1000 + derive(0, "math", name, repr(point)) % 9973, 3001)
+        return CONTEXT.mpf(given.numerator) / given.denominator
+    if point in STEPS and name in WHOLE_NAMES:
         step = 1 + derive(0, "math", name) % (len(STEPS) - 1)
         return CONTEXT.mpf(1 + point * step % len(STEPS))
     fraction = CONTEXT.mpf(derive(point, "math", name) % (1 << 60)) / (1 << 59)
@@ -114,14 +123,17 @@ def _odd_root(exponent: Number) -> int:
     return 0
 
 
-def _call(node: Node, point: int) -> Number:
+def _call(node: Node, point: Point) -> Number:
     function = _FUNCTIONS.get(node.name)
     if function is None:
         return _at_random(repr(node), point)
     parts = [value(part, point) for part in node.args]
-    if any(abs(part) > 10**15 for part in parts):
+    if node.name not in _SLOW_GROWING and any(abs(part) > 10**15 for part in parts):
         raise NoValueError("an argument too large")
     return function(*parts)
+
+
+_SLOW_GROWING = frozenset(("ln", "log", "log10", "abs", "max", "min"))
 
 
 def _limit_to_small(function: Callable[..., Number]) -> Callable[..., Number]:
@@ -152,14 +164,27 @@ def _take_reals(function: Callable[..., Number]) -> Callable[..., Number]:
     return apply
 
 
+def _snap(function: Callable[[Number], Number]) -> Callable[[Number], Number]:
+    """Round what is whole but for its last digits, as ln 1000 / ln 10 is."""
+
+    def apply(number: Number) -> Number:
+        nearest = CONTEXT.nint(number)
+        is_whole = abs(number - nearest) <= max(abs(number), 1) * CONTEXT.mpf(10) ** (
+            SPARE_DIGITS - CONTEXT.dps
+        )
+        return nearest if is_whole else function(number)
+
+    return apply
+
+
 _ELEMENTARY = "sin cos tan cot sec csc sinh cosh tanh ln log10"
 _FUNCTIONS: dict[str, Callable[..., Number]] = {
     **{name: getattr(CONTEXT, name) for name in _ELEMENTARY.split()},
     **{f"arc{name}": getattr(CONTEXT, f"a{name}") for name in ("sin", "cos", "tan", "cot", "sec")},
     "log": CONTEXT.ln,
     "abs": abs,
-    "floor": _take_reals(CONTEXT.floor),
-    "ceil": _take_reals(CONTEXT.ceil),
+    "floor": _take_reals(_snap(CONTEXT.floor)),
+    "ceil": _take_reals(_snap(CONTEXT.ceil)),
     "max": _take_reals(max),
     "min": _take_reals(min),
     "factorial": _limit_to_small(CONTEXT.factorial),
