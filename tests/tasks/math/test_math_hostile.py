@@ -55,6 +55,16 @@ def test_hostile_answers_are_wrong_soon(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("step", [r"\lfloor x/1000+%d/10^7\rfloor", "|x-%d|"])
+def test_a_set_of_many_steps_of_an_unknown_is_compared_soon(step: str) -> None:
+    steps = [step % number for number in range(60)]
+    start = time.process_time()
+
+    assert not is_right(rf"\{{{', '.join(steps)}\}}", rf"\{{{', '.join(steps[1:] + ['7'])}\}}")
+
+    assert time.process_time() - start < 20
+
+
 @pytest.mark.parametrize("answer", [r"\frac\binom0.i", r"\binom1.2", r"\frac3.", r"\frac1."])
 def test_a_number_cut_before_its_point_breaks_no_grader(answer: str) -> None:
     assert verdict("x^2-2x-15", rf"\boxed{{{answer}}}") is Verdict.WRONG

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from whet.tasks.math import tree
-from whet.tasks.math.corners import has_corner
+from whet.tasks.math.corners import has_jump
 from whet.tasks.math.numeric import (
     MathConfig,
     is_rounding,
@@ -24,7 +24,7 @@ from whet.tasks.math.tree import INFINITY, Node, NotMathError, is_name
 
 MAX_ITEMS = 64
 MAX_JUMPING_ITEMS = 8
-"""With floors or the like a pair of items takes up to a tenth of a second: so few are paired off."""
+"""Floors of unknowns take up to a tenth of a second a pair, so that few are paired off."""
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!=", "in": "in"}
 _OPAQUE = ("lim", "sum", "prod", "int")
@@ -304,7 +304,8 @@ def _same_in_any_order(
     gold: Sequence[Node], answer: Sequence[Node], rules: MathConfig, *, is_set: bool
 ) -> bool:
     """Pair the items off; in a set, an item written twice counts once."""
-    limit = MAX_JUMPING_ITEMS if any(map(has_corner, (*gold, *answer))) else MAX_ITEMS
+    jumps = any(has_jump(item) and tree.symbols(item) for item in (*gold, *answer))
+    limit = MAX_JUMPING_ITEMS if jumps else MAX_ITEMS
     if max(len(gold), len(answer)) > limit:
         return _same_in_order(gold, answer, rules)
     if is_set:

@@ -89,11 +89,6 @@ def corner_points(a: Node, b: Node) -> Iterator[Point]:
                 return
 
 
-def has_corner(node: Node) -> bool:
-    """Whether an expression of unknowns has corners or jumps, so that it is compared at many points."""
-    return bool(tree.symbols(node)) and (has_jump(node) or next(_sites(node), None) is not None)
-
-
 def has_jump(node: Node) -> bool:
     """Whether a node has floors, factorials and the like, or powers such as (-1)^n."""
     return any(
