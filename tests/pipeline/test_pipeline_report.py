@@ -10,6 +10,7 @@ from whet.data.problems import write_problems
 from whet.evals.summary import summarise
 from whet.pipeline.report import list_warnings
 from whet.reports.report_data import NamedEval
+from whet.store.run import RunStore
 from whet.tasks.game24 import Game24
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Message, Score, Verdict
@@ -53,6 +54,16 @@ def test_the_last_words_say_what_was_learned_and_where_to_look(tiny: Pipeline) -
         f'Ask it   whet try {tiny.folder} "{question}"',
         f"Take it  whet export {tiny.folder} OUT",
     ]
+
+
+def test_nearly_all_of_a_training_stage_has_a_phase(tiny: Pipeline) -> None:
+    page = (tiny.folder / "report.html").read_text()
+    run = RunStore.view(tiny.folder / "05-rl")
+    (outside,) = [row for row in run.events() if row["event"] == "seconds"]
+    assert all(outside[phase] > 0 for phase in ("start", "validate", "save"))
+    bar = page.partition('<th scope="row">rl</th>')[2].partition("</svg>")[0]
+    widths = {n: float(w) for w, n in re.findall(r'width="([\d.]+)%"[^>]+part-(\w+)"', bar)}
+    assert widths["rest"] < sum(widths.values()) / 4
 
 
 @pytest.mark.parametrize(

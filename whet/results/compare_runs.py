@@ -12,8 +12,8 @@ from whet.errors import ConfigError, visible
 from whet.evals.comparison import Rates, compare_arms, estimate_over_seeds
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
+from whet.pipeline.curves import read_curves
 from whet.pipeline.pipeline_config import STAGE_KINDS
-from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.reports.charts import average_seeds
 from whet.reports.formatting import number, p_equation, p_value, percent_interval, points
