@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
-from whet.errors import ConfigError, DataError, TrainError
+from whet.errors import ConfigError, DataError, NoRoomError, TrainError
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
 from whet.rng import derive
@@ -318,9 +318,8 @@ def drop_long_prompts(
         names += f" and {len(too_long) - NUM_NAMED:,} more" if len(too_long) > NUM_NAMED else ""
         reason = f"leaves no room in a context of {context:,} tokens: {names}"
         if not kept:
-            raise DataError(
-                f"every prompt {reason}; raise engine.max_model_len or shorten the prompts"
-            )
+            advice = "raise engine.max_model_len or shorten the prompts"
+            raise NoRoomError(f"every prompt {reason}; {advice}", context=context)
         say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {reason}")
         run.log_event("too_long", context=context, problems=list(too_long))
     return kept
