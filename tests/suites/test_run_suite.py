@@ -314,3 +314,12 @@ def test_a_command_to_copy_ends_before_the_remark_on_it(tmp_path: Path) -> None:
         load_benchmarks(benchmarks, tmp_path)
     command = f"`whet data prepare multihiertt --out {tmp_path / 'multihiertt'}` (its files"
     assert command in str(refused.value)
+
+
+def test_the_two_suites_of_rlinf_differ_in_the_temperature_alone() -> None:
+    small, large = (load_suite(name, "all")[1] for name in ("rlinf", "rlinf_7b"))
+    assert {b.sampling.temperature for b in small.values()} == {0.6}
+    assert {b.sampling.temperature for b in large.values()} == {1.0}
+    for name, benchmark in large.items():
+        sampling = benchmark.sampling.model_copy(update={"temperature": 0.6})
+        assert benchmark.model_copy(update={"sampling": sampling}) == small[name]
