@@ -16,7 +16,7 @@ from whet.evals.comparison import compare_paired
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
 from whet.pipeline.about import describe_run
-from whet.pipeline.curves import read_curves
+from whet.pipeline.curves import is_varied, read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.reports.formatting import (
     choose_digits,
@@ -174,13 +174,14 @@ def _report(
         )
         or _describe_training(stages, runs),
         difference=gains[0] if len(gains) == 1 else None,
-        warnings=tuple(list_warnings(benchmarks, by_name, responses)),
+        warnings=(*_list_losses(runs), *list_warnings(benchmarks, by_name, responses)),
         about=describe_run(stages, {name: run.folder for name, run in runs.items()}),
         evals=tuple(evals),
         curves=tuple(
             curve
             for name, run in runs.items()
             for curve in read_curves(name, stages[name].curves, run)
+            if is_varied([curve])
         ),
         samples=tuple(
             sample
@@ -250,6 +251,12 @@ def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, Run
     return f"{ended} and went from {percent_interval(pass_at_1[0], digits)} to {last} solved."
 
 
+def _list_losses(runs: Mapping[str, RunStore]) -> list[str]:
+    """Describe the stages whose model ends worse than it began."""
+    worse = _events(runs, "worse", "{name}", "{said}")
+    return [f"{name}: {said}" for name, said in worse.items()]
+
+
 def list_warnings(
     benchmarks: list[list[str]],
     by_name: Mapping[str, NamedEval],
@@ -274,10 +281,11 @@ def list_warnings(
 
 
 def _describe_fall(name: str, k: int, fall: Estimate) -> str:
-    clearly = "" if fall.high < 0 else ", which may be chance"
+    is_clear = fall.high < 0
     return (
         f"{name} solves more problems with one response, but fewer with {k}: pass@{k} changed by "
-        f"{points(fall)}{clearly}. Its responses have become more alike."
+        f"{points(fall)}{'' if is_clear else ', which may be chance'}. Its responses "
+        f"{'have' if is_clear else 'may have'} become more alike."
     )
 
 
@@ -330,8 +338,7 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", template)
-    worse = _events(runs, "worse", "{name} ends worse", "{said}")
-    return {**shown, **exactness, **restores, **worse, **_events(runs, "note", "{name}", "{said}")}
+    return {**shown, **exactness, **restores, **_events(runs, "note", "{name}", "{said}")}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:
