@@ -153,7 +153,7 @@ def test_three_kills_end_with_the_same_weights_and_nothing_stands_twice(
     assert facts(folder, STAGES) == straight.facts
     events = [row["event"] for row in RunStore.view(folder / "01-sft").events()]
     again = ["resume", "machine", "continue"]
-    assert events == ["start", "inputs", "machine", *again, *again, "finish"]
+    assert events == ["start", "inputs", "machine", *again, *again, "seconds", "finish"]
 
 
 def test_each_step_has_one_row_of_training_and_at_most_one_validation(straight: Straight) -> None:

@@ -23,6 +23,14 @@ class DataError(WhetError):
     """A row, file, checkpoint or model folder that cannot be read as it is."""
 
 
+class NoRoomError(DataError):
+    """Every prompt fills the context of the model."""
+
+    def __init__(self, message: str, *, context: int) -> None:
+        super().__init__(message)
+        self.context = context
+
+
 class EngineError(WhetError):
     """A request that the engine cannot serve: too long, out of memory, unknown token."""
 

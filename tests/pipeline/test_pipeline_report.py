@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 from small import Pipeline, whet, write
 
+from whet.config import load_settings
 from whet.data.problems import write_problems
+from whet.evals.stats import Estimate
 from whet.evals.summary import summarise
-from whet.pipeline.report import list_warnings
+from whet.pipeline.report import _describe_fall, list_warnings, write_stage_report
+from whet.recipes.rl import RLConfig
 from whet.reports.report_data import NamedEval
+from whet.store.run import RunStore
 from whet.tasks.game24 import Game24
 from whet.testing.fakes import rollout, sum_problem
 from whet.types import Group, Message, Score, Verdict
@@ -53,6 +57,16 @@ def test_the_last_words_say_what_was_learned_and_where_to_look(tiny: Pipeline) -
         f'Ask it   whet try {tiny.folder} "{question}"',
         f"Take it  whet export {tiny.folder} OUT",
     ]
+
+
+def test_nearly_all_of_a_training_stage_has_a_phase(tiny: Pipeline) -> None:
+    page = (tiny.folder / "report.html").read_text()
+    run = RunStore.view(tiny.folder / "05-rl")
+    (outside,) = [row for row in run.events() if row["event"] == "seconds"]
+    assert all(outside[phase] > 0 for phase in ("start", "validate", "save"))
+    bar = page.partition('<th scope="row">rl</th>')[2].partition("</svg>")[0]
+    widths = {n: float(w) for w, n in re.findall(r'width="([\d.]+)%"[^>]+part-(\w+)"', bar)}
+    assert widths["rest"] < sum(widths.values()) / 4
 
 
 @pytest.mark.parametrize(
@@ -213,7 +227,32 @@ def test_many_answers_for_one_that_fall_while_one_rises_are_told_below_the_headl
     assert warning.startswith("rl solves more problems with one response, but fewer with 4: pass@4")
     assert "changed by −60.0 points" in warning  # from 20 of 20 problems to 8
     assert "chance" not in warning
+    assert warning.endswith("Its responses have become more alike.")
     assert list(list_warnings([["rl", "sft"]], named, answers)) == []
+
+
+def test_a_fall_that_may_be_chance_is_not_given_a_cause() -> None:
+    unclear = Estimate(mean=-0.1, low=-0.4, high=0.2, count=20)
+    sentence = _describe_fall("rl", 4, unclear)
+    assert sentence.endswith("which may be chance. Its responses may have become more alike.")
+
+
+def test_curves_that_only_round_are_not_drawn_and_a_worse_end_is_said_at_the_top(
+    tiny: Pipeline, tmp_path: Path
+) -> None:
+    run = RunStore(tiny.copy(tmp_path / "run") / "05-rl", lock=None)
+    logged = map(json.loads, run.metrics_file.read_text().splitlines())
+    rows = [row | {"loss": 1e-9 * row["step"], "policy/kl": 0.0} for row in logged]
+    run.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run.log_event("worse", said="after 2 steps, the model ends worse than it began")
+    loaded = load_settings(RLConfig, run.config_file, [])
+    write_stage_report(loaded, run)
+    page = run.report_file.read_text()
+    assert "Entropy" in page and "KL to the start" not in page
+    assert "<h3>Loss" not in page and ">Loss<" not in page
+    header = page.partition("</header>")[0]
+    assert "rl: after 2 steps, the model ends worse than it began" in header
+    assert "ends worse" not in page.partition("</header>")[2]
 
 
 def test_answers_cut_at_the_limit_are_told(tiny: Pipeline) -> None:

@@ -13,7 +13,7 @@ from report_fixture import line_notes, make_groups
 
 from whet.evals.summary import F1, summarise
 from whet.reports.formatting import escape_hidden
-from whet.reports.page import MAX_CHARACTERS
+from whet.reports.page import MAX_CHARACTERS, read_static
 from whet.reports.report_data import (
     Curve,
     NamedEval,
@@ -24,7 +24,7 @@ from whet.reports.report_data import (
     StageTime,
     pick_samples,
 )
-from whet.reports.report_pages import MAX_LINES, render_report, write_report
+from whet.reports.report_pages import MAX_LINES, TIME_PHASES, render_report, write_report
 from whet.types import Verdict
 
 HOSTILE = "</script></style><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;"
@@ -260,7 +260,16 @@ def test_the_time_of_a_stage_is_split_into_the_parts_of_its_steps() -> None:
         ("50.00", "30.00", "update"),
         ("80.00", "20.00", "rest"),  # 10 - 5 - 3 seconds
     ]
-    assert "Where the time of training steps went" in text
+    assert "Where the time of training went" in text
+
+
+def test_every_phase_of_time_has_its_own_colour() -> None:
+    style = read_static("report.css")
+    fills = re.findall(r"\.fill\.part-(\w+) \{ fill: (\S+); \}", style)
+    keys = re.findall(r"\.who\.part-(\w+)::before \{ background: (\S+); \}", style)
+    assert [pair for pair in fills if pair[0] != "time"] == keys
+    assert dict(keys).keys() == TIME_PHASES.keys()
+    assert len({colour for _, colour in keys}) == len(TIME_PHASES)
 
 
 def test_a_third_evaluation_between_first_and_last_has_a_tone_of_its_own(

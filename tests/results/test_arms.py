@@ -7,6 +7,7 @@ from small import write
 
 from whet.errors import DataError
 from whet.results.arms import Change, group_arms, view_run_folder
+from whet.store.run import RunStore
 
 
 def stage(folder: Path, *, seed: int, lr: float = 1e-3, **more: str) -> Path:
@@ -69,6 +70,38 @@ def test_seeds_may_have_started_from_seeds_of_another_run(tmp_path: Path) -> Non
     assert [len(arm.runs) for arm in arms] == [2, 1]
     assert [change.key for change in changes] == ["problems"]
     assert [arm.name for arm in arms] == ["problems start-1", "problems other"]
+
+
+def test_equal_files_under_two_paths_are_no_difference(tmp_path: Path) -> None:
+    runs = []
+    for seed, content in ((1, "aa"), (2, "aa"), (3, "bb")):
+        run = stage(tmp_path / f"run-{seed}", seed=seed, problems=f"copy-{seed}")
+        files = {"problems problems-rl.jsonl": content, "data x.parquet": str(seed)}
+        RunStore(run, lock=None).log_event("inputs", files=files)
+        runs.append(run)
+    arms, changes, _ = group_arms(runs)
+    assert [len(arm.runs) for arm in arms] == [2, 1]
+    assert [(change.key, change.values) for change in changes] == [
+        ("problems", ('"copy-1"', '"copy-3"'))
+    ]
+
+
+def test_other_content_under_one_path_is_a_difference(tmp_path: Path) -> None:
+    runs = [stage(tmp_path / name, seed=1, problems="p") for name in ("old", "new")]
+    for run, content in zip(runs, ("aa", "bb"), strict=True):
+        RunStore(run, lock=None).log_event("inputs", files={"problems p.jsonl": content})
+    _, (change,), _ = group_arms(runs)
+    assert change.values == ('"p" (aa)', '"p" (bb)')
+
+
+def test_paths_below_the_own_folder_of_a_run_are_compared_from_there(tmp_path: Path) -> None:
+    for name, seed in (("run", 1), ("run2", 2)):
+        model = str(tmp_path / name / "stand-ins" / "model")
+        stage(tmp_path / name / "01-rl", seed=seed, **{"model.path": model})
+    runs = [tmp_path / "run", tmp_path / "run2"]
+    for locations in (runs, [run / "01-rl" for run in runs]):
+        arms, changes, _ = group_arms(locations)
+        assert (len(arms), changes) == (1, [])
 
 
 def test_arms_with_many_differences_are_named_by_their_folders(tmp_path: Path) -> None:

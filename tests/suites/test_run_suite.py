@@ -273,3 +273,53 @@ def test_every_named_suite_has_a_fast_form_and_sources_that_are_known() -> None:
         for benchmark in whole.values():
             if benchmark.source is not None:
                 assert benchmark.split in load_source(benchmark.source)[0].splits
+
+
+def test_a_context_too_small_for_one_benchmark_leaves_it_out_and_says_so(
+    two_models: TwoModels, tmp_path: Path
+) -> None:
+    small = Path(shutil.copytree(two_models.one, tmp_path / "small"))
+    shape = json.loads((small / "config.json").read_text())
+    write(small / "config.json", json.dumps(shape | {"max_position_embeddings": 200}))
+    out = tmp_path / "out"
+    options = ("--suite", two_models.suite, "--only", "arithmetic", "--only", "knights")
+    said = whet("eval", two_models.two, small, *options, "--out", out, "--all")
+    assert said.code == 0, said.err
+    reason = (
+        "knights is left out for small: every prompt fills the model's context of 200 tokens. So "
+        "it is in no score here"
+    )
+    board = json.loads((out / "leaderboard.json").read_text())
+    assert board["benchmarks"] == ["arithmetic"]
+    assert board["warnings"][0].startswith(reason)
+    assert "max_model_len" not in said.err
+    (folder,) = out.glob("*small/knights")
+    assert [row["event"] for row in RunStore.view(folder).events()][-1] == "left_out"
+    said = whet("eval", small, *options[:2], "--only", "knights", "--out", tmp_path / "k", "--all")
+    assert said.code == 2
+    assert "no benchmark is left that all models can answer. knights is left out" in said.last
+
+
+def test_one_of_a_thing_is_not_a_plural(two_models: TwoModels, tmp_path: Path) -> None:
+    said = whet(
+        *("eval", two_models.one, "--suite", two_models.suite, "--only", "knights", "--all"),
+        *("--limit", 1, "--out", tmp_path / "out"),
+    )
+    assert "1 model on 1 benchmark, 1 response;" in said.err
+
+
+def test_a_command_to_copy_ends_before_the_remark_on_it(tmp_path: Path) -> None:
+    benchmarks = {"multihiertt": Benchmark(source="multihiertt")}
+    with pytest.raises(DataError) as refused:
+        load_benchmarks(benchmarks, tmp_path)
+    command = f"`whet data prepare multihiertt --out {tmp_path / 'multihiertt'}` (its files"
+    assert command in str(refused.value)
+
+
+def test_the_two_suites_of_rlinf_differ_in_the_temperature_alone() -> None:
+    small, large = (load_suite(name, "all")[1] for name in ("rlinf", "rlinf_7b"))
+    assert {b.sampling.temperature for b in small.values()} == {0.6}
+    assert {b.sampling.temperature for b in large.values()} == {1.0}
+    for name, benchmark in large.items():
+        sampling = benchmark.sampling.model_copy(update={"temperature": 0.6})
+        assert benchmark.model_copy(update={"sampling": sampling}) == small[name]

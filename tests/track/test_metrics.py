@@ -18,6 +18,7 @@ from whet.testing.fakes import group, rollout, sum_problem
 from whet.track.metrics import (
     Clock,
     ConsoleTracker,
+    OutsideClock,
     TrackConfig,
     measure_rollouts,
 )
@@ -240,6 +241,19 @@ def test_what_comes_before_the_start_of_a_step_belongs_to_none() -> None:
     metrics = clock.lap()
     assert (metrics["time/sample"], metrics["time/step"]) == (0.0, 2.0)
     assert "engine/slots_busy" not in metrics
+
+
+def test_validations_and_checkpoints_have_their_own_seconds() -> None:
+    times = iter((3.0, 4.0, 6.0, 10.0, 15.0, 20.0, 21.0))
+    clock = OutsideClock(now=lambda: next(times))
+    clock.count_start(1.0)  # now is 3
+    with clock.measure("validate"):  # from 4 to 6
+        pass
+    with clock.measure("save"):  # from 10 to 15
+        pass
+    with clock.measure("validate"):  # from 20 to 21
+        pass
+    assert clock.seconds == {"start": 2.0, "validate": 3.0, "save": 5.0}
 
 
 def test_the_speed_of_an_engine_is_over_all_of_its_calls_in_a_step() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from typing import get_args
 
 from rich.markup import escape
 
@@ -15,6 +16,7 @@ from whet.evals.comparison import compare_paired
 from whet.evals.stats import Estimate
 from whet.evals.summary import MUCH_CUT_OFF, EvalSummary, pass_rates
 from whet.pipeline.about import describe_run
+from whet.pipeline.curves import is_varied, read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.reports.formatting import (
     choose_digits,
@@ -25,16 +27,14 @@ from whet.reports.formatting import (
 )
 from whet.reports.report_data import (
     NUM_SAMPLES,
-    Curve,
     NamedEval,
     ReportData,
     ReportSample,
     ResponseLine,
     StageTime,
-    Unit,
     pick_samples,
 )
-from whet.reports.report_pages import write_report
+from whet.reports.report_pages import TIME_PHASES, write_report
 from whet.rollout.collect import group_rollouts
 from whet.stages.stage import StageConfig, TrainingConfig
 from whet.stages.training import EXACTNESS_EVENT
@@ -42,24 +42,11 @@ from whet.store.files import read_json, write_json
 from whet.store.run import RunStore
 from whet.tasks.base import explain_user_errors, is_solvable, keep_solvable
 from whet.tasks.task_config import build_task
-from whet.track.metrics import TIME_METRICS
-from whet.types import Group, Json, Problem, Rollout
+from whet.track.metrics import OUTSIDE_EVENT, TIME_METRICS, OutsidePhase
+from whet.types import Group, Json, Problem, Rollout, read_number
 
 ACRONYMS = ("rl", "sft", "dpo")
 """Names of stages that sentences write in capitals."""
-_CURVES: Mapping[str, tuple[str, Unit]] = {
-    "score/correct": ("Solved while sampling", Unit.FRACTION),
-    "validation/pass@1": ("Solved on dev problems", Unit.FRACTION),
-    "reward/mean": ("Reward", Unit.NUMBER),
-    "loss": ("Loss", Unit.NUMBER),
-    "length/mean": ("Response length", Unit.TOKENS),
-    "length/unfinished": ("Responses cut at the limit", Unit.FRACTION),
-    "policy/entropy": ("Entropy", Unit.NUMBER),
-    "policy/kl": ("KL to the start", Unit.NUMBER),
-    "policy/clip_fraction": ("Clipped tokens", Unit.FRACTION),
-    "groups/equal": ("Groups of equal reward", Unit.FRACTION),
-}
-"""Metrics drawn in the report, with their names there; each kind adds its own."""
 
 
 def write_pipeline_results(
@@ -187,13 +174,14 @@ def _report(
         )
         or _describe_training(stages, runs),
         difference=gains[0] if len(gains) == 1 else None,
-        warnings=tuple(list_warnings(benchmarks, by_name, responses)),
+        warnings=(*_list_losses(runs), *list_warnings(benchmarks, by_name, responses)),
         about=describe_run(stages, {name: run.folder for name, run in runs.items()}),
         evals=tuple(evals),
         curves=tuple(
             curve
             for name, run in runs.items()
             for curve in read_curves(name, stages[name].curves, run)
+            if is_varied([curve])
         ),
         samples=tuple(
             sample
@@ -263,6 +251,12 @@ def _describe_training(stages: Mapping[str, StageConfig], runs: Mapping[str, Run
     return f"{ended} and went from {percent_interval(pass_at_1[0], digits)} to {last} solved."
 
 
+def _list_losses(runs: Mapping[str, RunStore]) -> list[str]:
+    """Describe the stages whose model ends worse than it began."""
+    worse = _events(runs, "worse", "{name}", "{said}")
+    return [f"{name}: {said}" for name, said in worse.items()]
+
+
 def list_warnings(
     benchmarks: list[list[str]],
     by_name: Mapping[str, NamedEval],
@@ -287,10 +281,11 @@ def list_warnings(
 
 
 def _describe_fall(name: str, k: int, fall: Estimate) -> str:
-    clearly = "" if fall.high < 0 else ", which may be chance"
+    is_clear = fall.high < 0
     return (
         f"{name} solves more problems with one response, but fewer with {k}: pass@{k} changed by "
-        f"{points(fall)}{clearly}. Its responses have become more alike."
+        f"{points(fall)}{'' if is_clear else ', which may be chance'}. Its responses "
+        f"{'have' if is_clear else 'may have'} become more alike."
     )
 
 
@@ -316,22 +311,16 @@ def _samples(
     return pick_samples(before, after, comment, reference=reference, count=count)
 
 
-def read_curves(stage: str, of_kind: Mapping[str, tuple[str, Unit]], run: RunStore) -> list[Curve]:
-    """Read the metrics of a run that are drawn: of every kind of stage, and of its own kind."""
-    rows = run.metrics()
-    curves = []
-    for key, (title, unit) in {**_CURVES, **of_kind}.items():
-        points = [(row["step"], row[key]) for row in rows if key in row]
-        if len(points) > 1:
-            steps, values = zip(*points, strict=True)
-            curves.append(Curve(name=title, stage=stage, steps=steps, values=values, unit=unit))
-    return curves
-
-
 def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
+    """Sum the seconds of each phase of a stage, in the order of the page."""
     rows = run.metrics()
-    totals = {phase: sum(row.get(key, 0.0) for row in rows) for phase, key in TIME_METRICS.items()}
-    phases: dict[str, float] = {phase: total for phase, total in totals.items() if total > 0}
+    totals: dict[str, float] = {
+        phase: sum(row.get(key, 0.0) for row in rows) for phase, key in TIME_METRICS.items()
+    }
+    attempts = [row for row in run.events() if row["event"] == OUTSIDE_EVENT]
+    for phase in get_args(OutsidePhase):
+        totals[phase] = sum(read_number(row[phase]) for row in attempts)
+    phases = {phase: totals[phase] for phase in TIME_PHASES if totals.get(phase, 0.0) > 0}
     return StageTime(name=name, seconds=seconds, phases=phases)
 
 
@@ -349,8 +338,7 @@ def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:
     exactness = _events(runs, EXACTNESS_EVENT, "{name}, log-probabilities", "{model}: {said}")
     template = "after step {step} to the weights of step {best}, at train.lr {lr:.3g}"
     restores = _events(runs, "restore", "{name} went back", template)
-    worse = _events(runs, "worse", "{name} ends worse", "{said}")
-    return {**shown, **exactness, **restores, **worse, **_events(runs, "note", "{name}", "{said}")}
+    return {**shown, **exactness, **restores, **_events(runs, "note", "{name}", "{said}")}
 
 
 def _events(runs: Mapping[str, RunStore], event: str, title: str, template: str) -> dict[str, str]:

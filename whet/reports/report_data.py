@@ -27,12 +27,12 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """The duration of a stage, and the total time of each phase of its steps."""
+    """The duration of a stage, and the total time of each of its phases."""
 
     name: str
     seconds: float
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by phase: sample, grade, logprobs, update."""
+    """Seconds by phase, of its steps and of what it did outside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

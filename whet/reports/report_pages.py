@@ -45,10 +45,13 @@ LEVEL_NOTES = {
 }
 """A level is a band of the scale from 0, the easiest, to 1, and not a share of the problems."""
 TIME_PHASES = {
+    "start": "before the first step",
     "sample": "responses by the engine",
     "grade": "waiting for graders after sampling",
     "logprobs": "log-probabilities and values",
     "update": "forward, backward and optimizer",
+    "validate": "validations",
+    "save": "checkpoints",
     "rest": "all else",
 }
 _MARK = "<!-- whet compare -->"

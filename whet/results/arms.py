@@ -1,7 +1,8 @@
 """Runs to compare, grouped into arms: runs of an arm differ only in their seeds.
 
 The settings are those in each run's config.toml. A model or file made by another run counts as that
-run's settings, so that seeds of an arm may start from seeds of another stage.
+run's settings, so that seeds of an arm may start from seeds of another stage. Other problems and
+responses count as their content, and other paths in a run's own folder count from there.
 """
 
 import hashlib
@@ -131,28 +132,56 @@ def group_arms(locations: Sequence[Path]) -> tuple[list[Arm], list[Change], list
 def _read_settings(run: RunFolder, depth: int = 0) -> dict[str, _Value]:
     """Read the settings of all stages by dotted key, prefixed with the stage in a pipeline."""
     stage_names = {store.folder.resolve(): name for name, store in run.stages.items()}
+    own_folder = _find_own_folder(run)
     tables = tuple(f"{name}." for name in TeachConfig.ignored)
     values = {}
     for name, store in run.stages.items():
         prefix = f"{name}." if run.is_pipeline else ""
         for key, item in flatten(read(store.config_file)).items():
             if key not in NOT_COMPARED and not key.startswith(tables):
-                values[f"{prefix}{key}"] = _to_value(key, item, stage_names, depth)
+                values[f"{prefix}{key}"] = _to_value(
+                    key, item, store, own_folder, stage_names, depth
+                )
     return values
 
 
-def _to_value(key: str, item: Json, stage_names: Mapping[Path, str], depth: int) -> _Value:
+def _find_own_folder(run: RunFolder) -> Path:
+    """Return the folder of the pipeline, also for one of its stages; else of the run."""
+    folder = run.folder.resolve()
+    return folder.parent if folder in stage_folders(folder.parent) else folder
+
+
+def _to_value(
+    key: str,
+    item: Json,
+    store: RunStore,
+    own_folder: Path,
+    stage_names: Mapping[Path, str],
+    depth: int,
+) -> _Value:
     shown = literal(item)
-    is_input = key.endswith(".path") or key in ("problems", "data")
-    source = find_run(item) if is_input and isinstance(item, str) else None
-    if source is None:
+    if not isinstance(item, str) or not (key.endswith(".path") or key in ("problems", "data")):
         return _Value(shown=shown, compared=shown)
+    source = find_run(item)
+    if source is None:
+        path = Path(item).resolve()
+        if path.is_relative_to(own_folder):
+            shown = literal(str(path.relative_to(own_folder)))
+        return _Value(shown=shown, compared=_hash_content(key, store) or shown)
     if source.resolve() in stage_names:
         reference = f"@{stage_names[source.resolve()]}"
         return _Value(shown=reference, compared=reference)
     if depth >= MAX_ORIGIN_DEPTH:
         return _Value(shown=shown, compared=shown)
     return _Value(shown=shown, compared=_digest(_read_settings(view_run_folder(source), depth + 1)))
+
+
+def _hash_content(key: str, store: RunStore) -> str | None:
+    """Combine the recorded hashes of an input's files; the name of a single one does not matter."""
+    hashes = {name: sha for name, sha in store.inputs().items() if name.startswith(f"{key} ")}
+    if len(hashes) < 2:
+        return next(iter(hashes.values()), None)
+    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(values: Mapping[str, _Value]) -> str:
@@ -176,9 +205,21 @@ def _list_changes(
             continue
         values = [table.get(key, unset) for table in settings]
         if len({value.compared for value in values}) > 1:
-            shown = tuple(value.shown for value in values)
-            changes.append(Change(key=key, meaning=meanings.get(key, ""), values=shown))
+            changes.append(
+                Change(key=key, meaning=meanings.get(key, ""), values=_show_values(values))
+            )
     return changes
+
+
+def _show_values(values: Sequence[_Value]) -> tuple[str, ...]:
+    """Show values; files of other content under one path also by the start of their hash."""
+    versions: dict[str, set[str]] = {}
+    for value in values:
+        versions.setdefault(value.shown, set()).add(value.compared)
+    return tuple(
+        value.shown if len(versions[value.shown]) == 1 else f"{value.shown} ({value.compared[:12]})"
+        for value in values
+    )
 
 
 def _list_stages_lacking(runs: Sequence[RunFolder]) -> dict[str, tuple[str, ...]]:

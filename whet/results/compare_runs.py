@@ -12,8 +12,8 @@ from whet.errors import ConfigError, visible
 from whet.evals.comparison import Rates, compare_arms, estimate_over_seeds
 from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
+from whet.pipeline.curves import is_varied, read_curves
 from whet.pipeline.pipeline_config import STAGE_KINDS
-from whet.pipeline.report import read_curves
 from whet.recipes.evaluate import GREEDY, SAMPLED
 from whet.reports.charts import average_seeds
 from whet.reports.formatting import (
@@ -230,7 +230,7 @@ def _last_validation(store: RunStore | None) -> Estimate | None:
 def _average_curves(arms: Sequence[Arm]) -> dict[str, dict[str, list[Curve]]]:
     """Average each metric over the seeds of each arm; colours stay if an arm lacks the metric.
 
-    A metric that never changes in any run is not drawn.
+    A metric that never changes beyond rounding in any run is not drawn.
     """
     by_arm = [[_curves_by_name(run) for run in arm.runs] for arm in arms]
     keys = dict.fromkeys(key for runs in by_arm for curves_of in runs for key in curves_of)
@@ -243,7 +243,7 @@ def _average_curves(arms: Sequence[Arm]) -> dict[str, dict[str, list[Curve]]]:
             ]
             mean = average_seeds(of_seeds, arm.name)
             curves.append(mean or Curve(name=metric, stage=arm.name, steps=(), values=()))
-        if len({value for curve in curves for value in curve.values}) > 1:
+        if is_varied(curves):
             stages.setdefault(stage, {})[metric] = curves
     return stages
 

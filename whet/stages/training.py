@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_validation
-from whet.errors import ConfigError, DataError, TrainError
+from whet.errors import ConfigError, DataError, NoRoomError, TrainError
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
 from whet.rng import derive
@@ -21,7 +21,7 @@ from whet.store.run import RunStore
 from whet.tasks.base import Task, explain_user_errors
 from whet.tasks.task_config import build_task
 from whet.text.chat import PromptConfig
-from whet.track.metrics import Clock, Tracker
+from whet.track.metrics import OUTSIDE_EVENT, Clock, OutsideClock, Tracker
 from whet.track.progress import console, get_console, progress_bar, say
 from whet.track.sinks import open_trackers
 from whet.train.critic import Critic
@@ -139,14 +139,18 @@ def open_loop(
         manager.stop_on_signal(),
         manager.close_engines(),
     ):
-        manager.validate_first(start, tracker)
-        yield TrainingLoop(
+        loop = TrainingLoop(
             manager=manager,
             clock=session.clock,
             tracker=tracker,
             advance=advance,
             steps=range(start, cfg.steps),
         )
+        loop.outside.count_start(session.run.opened)
+        with loop.outside.measure("validate"):
+            manager.validate_first(start, tracker)
+        yield loop
+        loop.log_outside()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,6 +168,7 @@ class TrainingLoop:
     advance: Advance | None
     """Moves a bar on a terminal; elsewhere the lines of metrics say how far the run is."""
     steps: range
+    outside: OutsideClock = field(default_factory=OutsideClock)
 
     def __iter__(self) -> Iterator[int]:
         for step in self.steps:
@@ -181,17 +186,24 @@ class TrainingLoop:
         manager = self.manager
         num_done = step + 1
         if num_done in manager.validation_steps:
-            manager.validate(num_done, self.tracker)
+            with self.outside.measure("validate"):
+                manager.validate(num_done, self.tracker)
         # A signal may reach one rank before another, or one alone. `stop_signal` keeps a signal
         # that comes during the exchange for the next step.
         tag = f"the end of step {num_done}"
         stop_signal = max(get_world().all_gather(manager.stop_signal, tag))
         if num_done in manager.save_steps or stop_signal:
-            manager.save(num_done)
+            with self.outside.measure("save"):
+                manager.save(num_done)
         if manager.is_background:
             manager.writer.check()
         if stop_signal:
+            self.log_outside()
             manager.stop(num_done, stop_signal)
+
+    def log_outside(self) -> None:
+        """Record where the time outside the steps went; a kill loses it."""
+        self.manager.run.log_event(OUTSIDE_EVENT, **self.outside.seconds)
 
 
 class EmptyStepLimit:
@@ -306,9 +318,8 @@ def drop_long_prompts(
         names += f" and {len(too_long) - NUM_NAMED:,} more" if len(too_long) > NUM_NAMED else ""
         reason = f"leaves no room in a context of {context:,} tokens: {names}"
         if not kept:
-            raise DataError(
-                f"every prompt {reason}; raise engine.max_model_len or shorten the prompts"
-            )
+            advice = "raise engine.max_model_len or shorten the prompts"
+            raise NoRoomError(f"every prompt {reason}; {advice}", context=context)
         say(f"{len(too_long):,} of {len(problems):,} problems left out, whose prompt {reason}")
         run.log_event("too_long", context=context, problems=list(too_long))
     return kept

@@ -7,6 +7,7 @@ viewer spells out file names, because it checks every path before it opens it.
 import re
 import shlex
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -61,8 +62,8 @@ class RunStore:
         self.summary_file = folder / "summary.json"
         self.response_folder = folder / "answers"  # the name in run folders
         self.shard_folder = folder / "shards"
-        self.steps_before: int | None = None
-        """The number of steps of the run, if it now continues to more."""
+        self.opened = time.perf_counter()  # when this process began with it
+        self.steps_before: int | None = None  # of a run that now continues to more
         self._ledger = folder / "ledger.jsonl"
 
     @staticmethod

@@ -75,9 +75,8 @@ def _explain_missing(benchmark: Benchmark, file: Path, data: Path) -> str:
     command = f"whet data prepare {benchmark.source}"
     if data != Path("data"):
         command += f" --out {data / benchmark.source}"
-    if source.where:
-        command += f" (its files are not on the hub: {source.where})"
-    return f"`{command}`"
+    remark = f" (its files are not on the hub: {source.where})" if source.where else ""
+    return f"`{command}`{remark}"
 
 
 def _load_benchmark(name: str, benchmark: Benchmark, file: Path | None) -> LoadedBenchmark:

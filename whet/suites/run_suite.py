@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whet.errors import DataError, NoRoomError
 from whet.reports.formatting import duration
 from whet.store.files import write_atomic, write_json
 from whet.store.run import RunStore
@@ -61,10 +62,22 @@ class _SuiteProgress:
     wanted: int
     done: int = 0
     made: int = 0
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    """By benchmark, for which models it was left out, and why."""
     started: float = field(default_factory=time.monotonic)
 
     def count(self, responses: int) -> None:
         self.made += responses
+
+    def leave_out(self, model: EvaluatedModel, loaded: LoadedBenchmark, context: int) -> str:
+        """Leave a benchmark out for one model; return the reason."""
+        reason = (
+            f"{loaded.name} is left out for {model.label}: every prompt fills the model's context "
+            f"of {context:,} tokens"
+        )
+        self.left_out.setdefault(loaded.name, []).append(reason)
+        self.wanted -= loaded.num_responses
+        return reason
 
     def describe(self) -> str:
         left = self.wanted - self.done - self.made
@@ -93,15 +106,15 @@ def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
         wanted=len(models) * sum(loaded.num_responses for loaded in loaded_benchmarks)
     )
     say(
-        f"{Path(request.suite).stem}, {request.form}: {len(models)} models on "
-        f"{len(loaded_benchmarks)} benchmarks, {progress.wanted:,} responses; results in {out}"
+        f"{Path(request.suite).stem}, {request.form}: {_count(len(models), 'model')} on "
+        f"{_count(len(loaded_benchmarks), 'benchmark')}, {_count(progress.wanted, 'response')}; "
+        f"results in {out}"
     )
     for loaded in loaded_benchmarks:
         if loaded.num_repeats:
-            say(
-                f"{loaded.name}: {loaded.num_repeats:,} problems are repeats of others, "
-                "and left out"
-            )
+            is_one = loaded.num_repeats == 1
+            words = "problem is a repeat of another" if is_one else "problems are repeats of others"
+            say(f"{loaded.name}: {loaded.num_repeats:,} {words}, and left out")
     results = [
         result
         for model in models
@@ -109,6 +122,14 @@ def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
             model, loaded_benchmarks, out, request.seed, progress, resume=resume
         )
     ]
+    notes = [
+        f"{'; '.join(reasons)}. So it is in no score here; responses of other models are in their "
+        "run folders"
+        for reasons in progress.left_out.values()
+    ]
+    results = [result for result in results if result.benchmark not in progress.left_out]
+    if not results:
+        raise DataError(f"no benchmark is left that all models can answer. {'. '.join(notes)}")
     name = Path(request.suite).stem
     board = make_leaderboard(
         results,
@@ -117,6 +138,7 @@ def run_suite(request: SuiteRequest, out: Path, *, resume: bool) -> Leaderboard:
         form=request.form,
         locations={model.label: model.location for model in models},
     )
+    board = replace(board, warnings=[*notes, *board.warnings])
     write_leaderboard(board, out)
     return board
 
@@ -171,10 +193,25 @@ def _run_model(
             if opened is None:
                 opened = model.open()
             say(f"{model.location} on {loaded.name}; {progress.describe()}")
-            ask, problems = opened(loaded.benchmark, cfg.prompt, run, loaded.problems)
+            try:
+                ask, problems = opened(loaded.benchmark, cfg.prompt, run, loaded.problems)
+            except NoRoomError as error:
+                reason = progress.leave_out(model, loaded, error.context)
+                run.log_event("left_out", reason=reason)
+                say(reason)
+                continue
             fitting = replace(loaded, problems=problems)
             made = progress.made
             result = run_benchmark(cfg, fitting, ask, run, progress.count)
             results.append(replace(result, model=model.label))
             progress.done += loaded.num_responses - (progress.made - made)
     return results
+
+
+def _count(number: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    >>> _count(1, "model"), _count(1200, "response")
+    ('1 model', '1,200 responses')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Literal, Protocol, TextIO
+from typing import Literal, Protocol, TextIO, get_args
 
 from rich.console import Console
 from rich.text import Text
@@ -42,6 +42,9 @@ TIME_METRICS: dict[Phase, str] = {
     "update": "time/update",
 }
 """The metric of each phase of a step."""
+OutsidePhase = Literal["start", "validate", "save"]
+OUTSIDE_EVENT = "seconds"
+"""The event with the seconds of each phase outside the steps."""
 MACHINE_AREAS = ("time/", "engine/", "memory/")
 """Areas of metrics that depend on the machine and differ between equal runs."""
 
@@ -141,6 +144,27 @@ class Clock:
         if self._open:
             self._seconds[self._open[-1]] += now - self._last
         self._last = now
+
+
+class OutsideClock:
+    """Measures what a training stage does outside its steps, which have a `Clock`."""
+
+    def __init__(self, *, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self.seconds: dict[OutsidePhase, float] = dict.fromkeys(get_args(OutsidePhase), 0.0)
+
+    def count_start(self, began: float) -> None:
+        """Count the seconds since the stage began, by `time.perf_counter`."""
+        self.seconds["start"] = self._now() - began
+
+    @contextmanager
+    def measure(self, phase: OutsidePhase) -> Iterator[None]:
+        """Count the seconds of a block in its phase."""
+        began = self._now()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += self._now() - began
 
 
 def _peak_resident_bytes() -> int:

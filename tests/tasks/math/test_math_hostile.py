@@ -60,7 +60,7 @@ def test_a_set_of_many_steps_of_an_unknown_is_compared_soon(step: str) -> None:
     steps = [step % number for number in range(60)]
     start = time.process_time()
 
-    assert not is_right(rf"\{{{', '.join(steps)}\}}", rf"\{{{', '.join(steps[1:] + ['7'])}\}}")
+    assert not is_right(rf"\{{{', '.join(steps)}\}}", rf"\{{{', '.join([*steps[1:], '7'])}\}}")
 
     assert time.process_time() - start < 20
 
