@@ -123,7 +123,7 @@ def test_a_file_of_another_kind_says_which_verb_to_use(tmp_path: Path) -> None:
 def test_an_unknown_kind_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     said = whet("show", write(tmp_path / "x.toml", 'kind = "dance"\n'))
     assert is_one_sentence(said)
-    kinds = "run, make, teach, sft, rl, dpo, distill, tango, verifications, eval"
+    kinds = "run, make, teach, sft, difficulty, rl, dpo, distill, tango, verifications, eval"
     assert said.last.endswith(f"says kind = 'dance'; known kinds: {kinds}")
 
 

@@ -93,7 +93,7 @@ def test_the_histogram_has_a_place_for_every_problem() -> None:
     assert histogram({str(n): count(n) for n in range(5)}, num_bins=4) == [1, 1, 1, 2]
 
 
-@pytest.mark.parametrize("text", ["weak", "weak<1.5", "<", "weak=0.5"])
+@pytest.mark.parametrize("text", ["weak", "weak<1.5", "<", "weak=0.5", "weak<0.1.2", "<."])
 def test_a_rule_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"such as weak<0\.9"):
         RateRule.parse(text)

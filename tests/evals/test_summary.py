@@ -192,3 +192,9 @@ def test_a_summary_from_before_f1_is_still_read() -> None:
     row = summarise(make_groups(0.5, 3, count=24)).to_json()
     del row["f1"]
     assert EvalSummary.from_json(row).f1 == {}
+
+
+def test_a_summary_from_before_rates_is_still_read() -> None:
+    row = summarise(make_groups(0.5, 3, count=24)).to_json()
+    del row["rates"]
+    assert EvalSummary.from_json(row).rates == {}

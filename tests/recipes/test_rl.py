@@ -10,6 +10,7 @@ from bench.kill_resume import facts
 from whet.algos.settings import AlgoConfig
 from whet.data.problems import load_problems, write_problems
 from whet.engine.base import SamplingParams
+from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
@@ -18,6 +19,7 @@ from whet.rollout.step_groups import DynamicSamplingConfig
 from whet.stages.training import Session, vary_problem
 from whet.store.files import write_json
 from whet.store.run import RunStore
+from whet.tasks.game24.task import Game24
 from whet.tasks.task_config import build_task
 from whet.testing.fakes import SumTask, group, sum_problem
 from whet.testing.tiny import tiny_policy
@@ -105,6 +107,15 @@ def test_validation_before_the_first_step_is_measured_and_changes_no_weight(
     last = "checkpoints/000002/model.safetensors"
     assert (tmp_path / "on" / last).read_bytes() == (tmp_path / "off" / last).read_bytes()
     assert rows(tmp_path / "on") == rows(tmp_path / "off")
+
+
+def test_a_validation_stores_the_rate_of_each_problem(tiny: Pipeline) -> None:
+    folder = str(tiny.folder / "01-problems")
+    ids = {problem.id for problem in load_problems(Game24(), folder, "dev")}
+    for row in RunStore.view(tiny.folder / "05-rl").evals().values():
+        summary = EvalSummary.from_json(row)
+        assert summary.rates.keys() == ids
+        assert fmean(summary.rates.values()) == pytest.approx(summary.pass_at[1].mean)
 
 
 def test_a_run_that_only_gets_worse_hands_on_a_trained_checkpoint(

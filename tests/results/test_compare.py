@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from small import Pipeline, whet, write
 
 from whet.config import load_settings
 from whet.errors import DataError
+from whet.evals.stats import mean_estimate
 from whet.evals.summary import summarise
 from whet.recipes.evaluate import EvalConfig
+from whet.recipes.rl import RLConfig
 from whet.reports.report_pages import write_comparison
 from whet.results.compare_runs import build_comparison
 from whet.store.run import RunStore
@@ -185,3 +188,75 @@ def test_one_run_is_no_comparison_and_a_wrong_folder_is_one_sentence(
     assert "needs at least two runs" in whet("compare", four[0]).last
     with pytest.raises(DataError, match="holds no run"):
         build_comparison([four[0], tmp_path / "none"])
+
+
+def training(folder: Path, rates: dict[str, float], *, lr: float, seed: int = 1) -> Path:
+    """Write a finished RL run whose last validation has these rates of problems."""
+    text = (
+        f'kind = "rl"\ntask = "game24"\nseed = {seed}\nmodel = {{ path = "m" }}\ntrain.lr = {lr}\n'
+    )
+    loaded = load_settings(RLConfig, write(folder.with_suffix(".toml"), text), [])
+    any_summary = summarise([answer(0, [True])], ks=[1])
+    mean = mean_estimate([*rates.values()])
+    with RunStore.open(folder, loaded.config, loaded.origin, resume=False) as run:
+        for step, scores in ((0, dict.fromkeys(rates, 0.0)), (4, rates)):
+            summary = replace(any_summary, pass_at={1: mean}, rates=scores)
+            run.write_eval(step, summary.to_json())
+        run.finish({"sampled": {}})
+    return folder
+
+
+def test_last_validations_of_single_seeds_are_paired_by_problem(tmp_path: Path) -> None:
+    low = training(tmp_path / "a", {f"p{n}": n % 2 / 2 for n in range(40)}, lr=1e-5)
+    higher = {f"p{n}": n % 2 / 2 + (n % 5 == 0) / 2 for n in range(40)}
+    high = training(tmp_path / "b", higher, lr=2e-5)
+    page = build_comparison([low, high])
+    (row,) = page.scores
+    first, second = row.scores
+    assert first is not None and first.comparison is None
+    assert second is not None and second.comparison is not None
+    assert second.comparison.difference.mean == pytest.approx(0.1)  # 8 of 40 by one half
+    assert second.comparison.difference.count == 40
+    assert page.headline.startswith("lr 2e-05 scores higher than lr 1e-05 on rl last validation")
+    # t = 0.1 / sqrt(0.041 / 40) = 3.12, with 39 degrees of freedom
+    assert page.detail.endswith("p = 0.003.")
+
+
+def test_last_validations_on_other_problems_are_not_compared_and_a_sentence_says_so(
+    tmp_path: Path,
+) -> None:
+    low = training(tmp_path / "a", {f"p{n}": n % 2 for n in range(40)}, lr=1e-5)
+    high = training(tmp_path / "b", {f"q{n}": 1.0 for n in range(40)}, lr=2e-5)
+    page = build_comparison([low, high])
+    (row,) = page.scores
+    assert [score is not None and score.comparison is None for score in row.scores] == [True, True]
+    assert page.headline == "lr 2e-05 and lr 1e-05 are not compared on rl last validation."
+    assert page.notes[0] == (
+        "lr 2e-05 and lr 1e-05 are not compared on rl last validation: their validations have no "
+        "problem in common."
+    )
+    assert row.note == "not compared: no problem in common"
+
+
+def test_a_difference_on_some_of_the_problems_says_how_many(tmp_path: Path) -> None:
+    low = training(tmp_path / "a", {f"p{n}": n % 2 for n in range(40)}, lr=1e-5)
+    high = training(tmp_path / "b", {f"p{n}": n % 2 for n in range(10, 50)}, lr=2e-5)
+    page = build_comparison([low, high])
+    assert " on the 30 problems that both have, p = 1" in page.detail
+
+
+def test_last_validations_without_rates_of_problems_are_shown_and_single_seeds_not_compared(
+    tmp_path: Path,
+) -> None:
+    low = training(tmp_path / "a", {f"p{n}": n % 2 for n in range(40)}, lr=1e-5)
+    high = training(tmp_path / "b", {f"p{n}": 1.0 for n in range(40)}, lr=2e-5)
+    file = high / "evals" / "000004.json"
+    row = json.loads(file.read_text())
+    del row["rates"]
+    file.write_text(json.dumps(row))
+    page = build_comparison([low, high])
+    assert [score is not None and score.comparison is None for score in page.scores[0].scores] == [
+        True,
+        True,
+    ]
+    assert page.scores[0].note == "one seed each"

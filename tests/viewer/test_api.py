@@ -55,6 +55,16 @@ def test_the_page_and_its_files_are_there(client: TestClient) -> None:
         assert client.get(f"/static/{name}").status_code == 200
 
 
+def test_a_run_has_its_validations_without_the_rates_of_problems(
+    client: TestClient, folder: Path
+) -> None:
+    row = {"pass_at": {"1": {"mean": 0.5}}, "rates": {"one": 0.5}}
+    write_json(folder / "one" / "05-rl" / "evals" / "000002.json", row)
+
+    evals = ask(client, "run", run="one/05-rl")["evals"]
+    assert evals == [{"step": "000002", "result": {"pass_at": {"1": {"mean": 0.5}}}}]
+
+
 def test_what_is_shipped_of_others_is_what_they_released() -> None:
     found = {
         name: hashlib.sha256((STATIC / "vendor" / name).read_bytes()).hexdigest() for name in VENDOR

@@ -20,7 +20,7 @@ from whet.types import Json, Problem, Rollout, Verdict, read_integer
 
 Z95 = 1.959964
 """The normal quantile of a 95 % interval."""
-_RULE = re.compile(r"(?P<model>.*?)(?P<sign><=|>=|<|>)(?P<rate>[0-9.]+)")
+_RULE = re.compile(r"(?P<model>.*?)(?P<sign><=|>=|<|>)(?P<rate>[0-9]+\.?[0-9]*|\.[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

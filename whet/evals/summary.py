@@ -49,6 +49,8 @@ class EvalSummary:
     """Responses the grader failed on, also to unsolvable problems; pass@k leaves them out."""
     f1: Mapping[str, F1] = field(default_factory=dict)
     """By subset, those whose problems declare two halves; ProcessBench's score."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """pass@1 of each problem by id, of a validation; an evaluation stores its responses."""
 
     def to_json(self) -> dict[str, Json]:
         row: dict[str, Json] = TypeAdapter(EvalSummary).dump_python(self, mode="json")

@@ -96,7 +96,8 @@ def write_smoke_inputs(stages: Mapping[str, StageConfig], folder: Path) -> None:
         if not used:
             continue
         task = build_task(stage.task)
-        count = NUM_LEVELS if "curriculum.stages.0.min_level" in values else NUM_PROBLEMS
+        is_staged = stage.lists_problems or "curriculum.stages.0.min_level" in values
+        count = NUM_LEVELS if is_staged else NUM_PROBLEMS
         splits = SPLITS if target in used else SPLITS[:1]
         rows = {split: list(_make_problems(task, split, count)) for split in splits}
         responses = _make_responses(stage, rows["sft"])

@@ -47,7 +47,8 @@ DEFAULT_PROMPT_TOKENS = 64
 COLUMNS = ("stage", "phase", "holds", "GB", "seconds", "times", "minutes")
 NOT_COUNTED = (
     "validation, grading, the start, refills, a critic's updates, greedy responses of eval, "
-    f"responses that dpo asks for; eval and verifications are as if of {EVAL_PROBLEMS} problems"
+    f"responses that dpo asks for; difficulty, eval and verifications are as if of {EVAL_PROBLEMS} "
+    "problems"
 )
 
 

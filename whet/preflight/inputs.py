@@ -3,7 +3,7 @@ imitate, the model's tokenizer. Try grader and reward on the first rows: the ref
 nonsense is not, and every part that the reward weighs is scored.
 
 `@stage` is resolved to its origin: a model to the one that an earlier stage starts from, problems
-to the task of the `make` stage that will list them.
+to the folder that a `difficulty` stage filters, or to the task of the `make` stage that lists them.
 """
 
 import time
@@ -85,7 +85,7 @@ class InputReader:
         return time.monotonic() > self._end
 
     def build_stage_task(self, stage: StageConfig) -> Task:
-        """Build the task of a stage, or of the `make` stage that lists its problems."""
+        """Build the task of a stage, or of the stage that its problems come from."""
         source = self._find_maker(stage) or stage
         key = to_toml(source.task)
         if key not in self._tasks:
@@ -94,7 +94,7 @@ class InputReader:
 
     def find_folder(self, stage: StageConfig) -> str | None:
         """Find the folder of a stage's problems; None if the task generates them."""
-        return None if self._find_maker(stage) else stage.inputs.get("problems")
+        return (self._find_maker(stage) or stage).inputs.get("problems")
 
     def read_split(self, stage: StageConfig, split: Split) -> SplitRows | None:
         """Read rows of a split; None if an earlier stage will write them."""
@@ -168,10 +168,12 @@ class InputReader:
         )
 
     def _find_maker(self, stage: StageConfig) -> StageConfig | None:
-        """Find the earlier stage that lists the problems of a stage, if any."""
+        """Find the earliest stage that the problems of a stage come from, if any."""
         folder = stage.inputs.get("problems", "")
         maker = self.stages.get(folder[1:]) if folder.startswith("@") else None
-        return maker if maker is not None and maker.lists_problems else None
+        if maker is None or not maker.lists_problems:
+            return None
+        return self._find_maker(maker) or maker
 
     def _read_rows(self, sources: Sequence[Iterator[Problem]]) -> SplitRows:
         """Read rows of each source until there are enough or time is up, but always a few."""

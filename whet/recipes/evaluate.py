@@ -1,6 +1,7 @@
 """Measure a model on a split: sampled and greedy, with intervals, every response stored."""
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Literal
 
@@ -11,10 +12,11 @@ from whet.evals.summary import REPORTED_KS, EvalSummary, summarise
 from whet.grading.grader import Grader
 from whet.models.source import load_model, torch_device, torch_dtype
 from whet.rng import derive
-from whet.rollout.collect import sample_and_grade
+from whet.rollout.collect import ChatEngine, sample_and_grade
 from whet.stages.stage import ModelStageConfig, ModelWork
 from whet.stages.training import drop_long_prompts
 from whet.store.run import RunStore
+from whet.tasks.base import Task
 from whet.tasks.task_config import build_task
 from whet.track.progress import console, say
 from whet.train.policy import build_policy
@@ -58,17 +60,10 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     """Answer every problem by sampling and greedily; write the responses and their summaries."""
     task = build_task(cfg.task)
     problems = load_problems(task, cfg.problems, cfg.split, include_unsolvable=True)
-    model, tokenizer = load_model(
-        cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
-    )
-    policy = build_policy(
-        model, tokenizer, cfg.engine, name=cfg.model.path or "", prompt=cfg.prompt
-    )
-    chat_engine = policy.chat_engine
-    problems = drop_long_prompts(problems, chat_engine, run)
     greedy = cfg.sampling.model_copy(update={"temperature": 0.0})
     summaries = {}
-    with closing(policy.engine), Grader(task, cfg.grading) as grader:
+    with open_chat_engine(cfg, task, cfg.dtype, name=cfg.model.path or "") as (chat_engine, grader):
+        problems = drop_long_prompts(problems, chat_engine, run)
         for number, sampling, samples in (
             (SAMPLED, cfg.sampling, cfg.samples),
             (GREEDY, greedy, 1),
@@ -90,6 +85,20 @@ def evaluate_model(cfg: EvalConfig, run: RunStore) -> None:
     if all(summary.pass_at[1].mean == 0 for summary in summaries.values()):
         say("nothing is solved: docs/troubleshooting.md lists causes, with what to look at")
     run.finish({"sampled": summaries[SAMPLED].to_json(), "greedy": summaries[GREEDY].to_json()})
+
+
+@contextmanager
+def open_chat_engine(
+    cfg: ModelStageConfig, task: Task, dtype: Dtype, *, name: str
+) -> Iterator[tuple[ChatEngine, Grader]]:
+    """Load the model of a stage that trains nothing, and start the grader of its responses; `name`
+    is the model's in stored responses."""
+    model, tokenizer = load_model(
+        cfg.model, dtype=torch_dtype(dtype), device=torch_device(), texts=[], seed=cfg.seed
+    )
+    policy = build_policy(model, tokenizer, cfg.engine, name=name, prompt=cfg.prompt)
+    with closing(policy.engine), Grader(task, cfg.grading) as grader:
+        yield policy.chat_engine, grader
 
 
 def _choose_ks(samples: int) -> list[int]:

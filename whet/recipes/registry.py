@@ -27,6 +27,7 @@ STAGES = {
         on_ranks=False,
     ),
     "sft": StageKind("whet.recipes.sft:SFTConfig", "Fine-tune a model on stored responses."),
+    "difficulty": StageKind("whet.recipes.difficulty:DifficultyConfig"),
     "rl": StageKind("whet.recipes.rl:RLConfig", "Train a model by reinforcement learning."),
     "dpo": StageKind("whet.recipes.dpo:DPOConfig", "Train a model to prefer better responses."),
     "distill": StageKind(

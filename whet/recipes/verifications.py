@@ -5,7 +5,6 @@ verifier later learns from outcomes alone; or the task labels the steps, in plac
 verifier's knowledge.
 """
 
-from contextlib import closing
 from dataclasses import replace
 from typing import Literal
 
@@ -13,8 +12,7 @@ from pydantic import Field
 
 from whet.data.problems import load_problems
 from whet.errors import DataError
-from whet.grading.grader import Grader
-from whet.models.source import load_model, torch_device, torch_dtype
+from whet.recipes.evaluate import open_chat_engine
 from whet.rng import derive
 from whet.rollout.collect import sample_and_grade
 from whet.stages.stage import ModelStageConfig, ModelWork
@@ -23,7 +21,6 @@ from whet.store.run import RunStore
 from whet.tasks.task_config import build_task
 from whet.tasks.verify import VERDICT_WORDS, Verify, VerifyConfig
 from whet.track.progress import console
-from whet.train.policy import build_policy
 from whet.types import Dtype, Problem, Rollout, Split
 
 
@@ -64,12 +61,7 @@ def write_verifications(cfg: VerificationsConfig, run: RunStore) -> None:
     task = build_task(cfg.task)
     verifier_task = Verify(cfg.verify)
     problems = load_problems(task, cfg.problems, cfg.split)
-    model, tokenizer = load_model(
-        cfg.model, dtype=torch_dtype(cfg.dtype), device=torch_device(), texts=[], seed=cfg.seed
-    )
-    policy = build_policy(model, tokenizer, cfg.engine, name=run.folder.name, prompt=cfg.prompt)
-    chat_engine = policy.chat_engine
-    with closing(policy.engine), Grader(task, cfg.grading) as grader:
+    with open_chat_engine(cfg, task, cfg.dtype, name=run.folder.name) as (chat_engine, grader):
         solved = sample_and_grade(
             chat_engine,
             grader,

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from whet.errors import ConfigError, visible
 from whet.evals.comparison import Rates, compare_arms, estimate_over_seeds
-from whet.evals.stats import Estimate
 from whet.evals.summary import EvalSummary, pass_rates
 from whet.pipeline.curves import is_varied, read_curves
 from whet.pipeline.pipeline_config import STAGE_KINDS
@@ -43,6 +42,7 @@ _EVAL = "eval"
 LAST_VALIDATION = "last validation"
 SEEDS_ONLY = "interval over seeds alone"
 NOT_PAIRED = "not paired: no problem in common"
+NO_SHARED_PROBLEM = "not compared: no problem in common"
 FACTS = {"commit": "code", "torch": "version of torch"}
 """Facts of a run that should be the same in all, with their names in a note."""
 
@@ -81,7 +81,7 @@ def build_comparison(locations: Sequence[Path]) -> ComparisonPage:
         settings=[SettingRow(key=c.key, meaning=c.meaning, values=c.values) for c in changes],
         scores=scores,
         curves=_average_curves(arms),
-        notes=[*repeats, *_list_cautions(arms)],
+        notes=[*repeats, *_list_not_compared(arms, scores), *_list_cautions(arms)],
     )
 
 
@@ -173,7 +173,10 @@ def _read_rates(store: RunStore | None) -> dict[str, dict[str, float]]:
     return {name: rates for name, rates in {**figures, "greedy": greedy}.items() if rates}
 
 
-def _score_arms(by_arm: Sequence[Sequence[Rates]]) -> list[ArmScore | None]:
+def _score_arms(
+    by_arm: Sequence[Sequence[Rates]], *, only_paired: bool = False
+) -> list[ArmScore | None]:
+    """Score each arm and compare it with the first, if `only_paired` only over shared problems."""
     scores: list[ArmScore | None] = []
     for index, seeds in enumerate(by_arm):
         if not seeds or not set(seeds[0]).intersection(*seeds[1:]):
@@ -181,8 +184,9 @@ def _score_arms(by_arm: Sequence[Sequence[Rates]]) -> list[ArmScore | None]:
             continue
         first = by_arm[0]
         comparison = None
-        if index and first:
-            comparison = compare_arms(first, seeds, paired=_shared_problems([first, seeds]))
+        is_paired = _shared_problems([first, seeds])
+        if index and first and (is_paired or not only_paired):
+            comparison = compare_arms(first, seeds, paired=is_paired)
         means = [sum(rates.values()) / len(rates) for rates in seeds]
         scores.append(
             ArmScore(estimate=estimate_over_seeds(seeds), by_seed=means, comparison=comparison)
@@ -197,34 +201,40 @@ def _shared_problems(by_arm: Sequence[Sequence[Rates]]) -> bool:
 
 
 def _compare_validations(arms: Sequence[Arm]) -> Iterator[ScoreRow]:
-    """Compare the last validations of training stages.
+    """Compare the last validations of training stages, paired by problem.
 
-    Their responses are not stored, so problems cannot be paired. The interval is over seeds if
-    there are several, else over problems.
+    Those of earlier versions have no rates of problems. Where one is among them, the interval is
+    over seeds if there are several, else over problems, and single seeds are not compared.
     """
     for stage in dict.fromkeys(name for arm in arms for run in arm.runs for name in run.stages):
-        validations = [
-            [_last_validation(run.stages.get(stage)) for run in arm.runs] for arm in arms
-        ]
-        by_arm = [
-            [estimate for estimate in estimates if estimate is not None]
-            for estimates in validations
-        ]
-        if not any(by_arm):
+        validations = [list(_last_validations(arm, stage)) for arm in arms]
+        if not any(validations):
             continue
-        is_seeded = all(len(estimates) > 1 for estimates in by_arm)
-        if is_seeded:
-            rates = [[{"mean": estimate.mean} for estimate in estimates] for estimates in by_arm]
-            scores = _score_arms(rates)
+        by_arm = [[summary.rates for summary in summaries] for summaries in validations]
+        if all(_shared_problems([seeds]) for seeds in by_arm if seeds):
+            scores = _score_arms(by_arm, only_paired=True)
+            note = "" if _shared_problems(by_arm) else NO_SHARED_PROBLEM
         else:
-            scores = [ArmScore(estimate=o[0], by_seed=[o[0].mean]) if o else None for o in by_arm]
-        note = SEEDS_ONLY if is_seeded else "one seed each"
+            estimates = [[summary.pass_at[1] for summary in arm] for arm in validations]
+            is_seeded = all(len(of_seeds) > 1 for of_seeds in estimates)
+            note = SEEDS_ONLY if is_seeded else "one seed each"
+            if is_seeded:
+                scores = _score_arms([[{"mean": e.mean} for e in arm] for arm in estimates])
+            else:
+                scores = [
+                    ArmScore(estimate=o[0], by_seed=[o[0].mean]) if o else None for o in estimates
+                ]
         yield ScoreRow(stage=stage, figure=LAST_VALIDATION, scores=scores, note=note)
 
 
-def _last_validation(store: RunStore | None) -> Estimate | None:
-    evals = {} if store is None or _is_eval(store) else store.evals()
-    return EvalSummary.from_json(evals[max(evals)]).pass_at.get(1) if evals else None
+def _last_validations(arm: Arm, stage: str) -> Iterator[EvalSummary]:
+    """Read the last validation of each seed that has graded responses in it."""
+    for run in arm.runs:
+        store = run.stages.get(stage)
+        evals = {} if store is None or _is_eval(store) else store.evals()
+        summary = EvalSummary.from_json(evals[max(evals)]) if evals else None
+        if summary is not None and 1 in summary.pass_at:
+            yield summary
 
 
 def _average_curves(arms: Sequence[Arm]) -> dict[str, dict[str, list[Curve]]]:
@@ -276,9 +286,15 @@ def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[s
     name, best = max(others, key=lambda item: item[1].estimate.mean)
     detail = f"{percent_interval(best.estimate, 1)} against {score}"
     test = best.comparison
+    if test is None and row.note == NO_SHARED_PROBLEM:
+        return f"{name} and {first} are not compared on {row.name}.", f"{detail}."
     if test is None:
         return f"{name} and {first} on {row.name}: {detail}.", ""
-    detail += f": {points(test.difference)}, {p_equation(test.p_value)}"
+    detail += f": {points(test.difference)}"
+    num_shared = test.difference.count
+    if row.note != NOT_PAIRED and num_shared < max(best.estimate.count, base.estimate.count):
+        detail += f" on the {num_shared:,} problems that both have"
+    detail += f", {p_equation(test.p_value)}"
     if test.is_clear:
         verb = "scores higher" if test.difference.mean > 0 else "scores lower"
         return f"{name} {verb} than {first} on {row.name}.", f"{detail}."
@@ -290,6 +306,17 @@ def _describe_result(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> tuple[s
         f"No detectable difference between {name} and {first} on {row.name}.",
         f"{detail}. {chances}",
     )
+
+
+def _list_not_compared(arms: Sequence[Arm], scores: Sequence[ScoreRow]) -> Iterator[str]:
+    """Name the arms whose validations have other problems than the first arm's."""
+    for row in scores:
+        for arm, score in zip(arms[1:], row.scores[1:], strict=True):
+            if row.note == NO_SHARED_PROBLEM and score is not None and score.comparison is None:
+                yield (
+                    f"{arm.name} and {arms[0].name} are not compared on {row.name}: their "
+                    "validations have no problem in common."
+                )
 
 
 def _list_cautions(arms: Sequence[Arm]) -> Iterator[str]:

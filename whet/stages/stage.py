@@ -70,8 +70,8 @@ class StageConfig(Config):
     ignored: ClassVar[tuple[str, ...]] = ("track", "cluster")
     """Settings that change no result, and may differ when a run is resumed."""
     lists_problems: ClassVar[bool] = False
-    """Whether the stage writes the problems of its task, so that later stages can be checked before
-    it has run."""
+    """Whether the stage writes the problems of its task, or some of its `problems`, so that later
+    stages can be checked on these before it has run."""
     needs_verdicts: ClassVar[bool] = False
     """Whether the stage cannot work without verdicts; the preflight then tries the grader."""
     trains_on_wrong: ClassVar[bool] = False

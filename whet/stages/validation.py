@@ -1,6 +1,7 @@
 """Validation during training, on held-out problems, with the same random numbers every time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from pydantic import Field
@@ -74,7 +75,8 @@ class Validator:
             seed=self.seed,
             label="validate",
         )
-        return summarise(groups, ks=(1, self.cfg.samples)), groups
+        summary = summarise(groups, ks=(1, self.cfg.samples))
+        return replace(summary, rates=pass_rates(groups)), groups
 
 
 def metrics_by_task_and_source(groups: Sequence[Group]) -> Metrics:

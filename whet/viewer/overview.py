@@ -242,7 +242,10 @@ class Overview:
         evals: list[Json] = []
         names = sorted((folder / "evals").glob("*.json")) if (folder / "evals").is_dir() else []
         for path in names[-200:]:
-            evals.append({"step": path.stem, "result": read_small(self._root, path)})
+            result = read_small(self._root, path)
+            if isinstance(result, dict):  # the page has no use for the rates of problems
+                result = {key: item for key, item in result.items() if key != "rates"}
+            evals.append({"step": path.stem, "result": result})
         failure = self._root.open_path(folder / "failure.txt")
         metrics = self.metrics(run)
         return {
