@@ -27,6 +27,7 @@ from whet.answers.sentences import (
     first_sentence,
     last_line,
 )
+from whet.tasks.math.display import cut_display_end, last_display
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import cut_remark, cut_words_again, is_restated, meaning_of
 from whet.tasks.math.parser import readings
@@ -55,8 +56,6 @@ _ITEMS_NAME = re.compile(
 _BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end and never closed: the response was cut."""
-_DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
-"""The end of a formula on separate lines."""
 _OBJECT = re.compile(
     r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$"""
     r"""|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
@@ -105,9 +104,6 @@ _ROUGHLY = re.compile(
     r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )
 """Behind a piece it says that the piece is rough."""
-_ALIGNED = re.compile(
-    r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
-)
 _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
 """A number in the last line that follows one of these is part of something else."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
@@ -156,7 +152,8 @@ def find_in_words(text: str) -> Span | None:
     """Find an answer that is neither tagged nor boxed: all of a line, an object, a list, a line."""
     text = cut_remark(text)
     whole = text.strip()
-    is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
+    is_line = len(whole) <= MAX_BARE and "\n" not in whole and "&=" not in whole
+    is_line = is_line and not find_marks(whole)
     if is_line and (readings(whole) or _OPTION.fullmatch(whole) or time_of(whole) is not None):
         return Span(text=whole, start=0, end=len(text))
     if _OPEN_BOX.search(text):
@@ -175,7 +172,11 @@ def _behind_mark(text: str) -> Span | None:
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
-    return None if _DENIED.match(marks[-1].text) else _in_marked_line(text, marks[-1])
+    if _DENIED.match(marks[-1].text):
+        return None
+    formula = last_display(text) if "\\begin" in marks[-1].text else None
+    is_after = formula is not None and formula.start >= marks[-1].start
+    return formula if is_after else _in_marked_line(text, marks[-1])
 
 
 def _in_items(text: str) -> Span | None:
@@ -206,10 +207,9 @@ def _in_object(text: str) -> Span | None:
 
 
 def _in_last_line(text: str) -> Span | None:
-    if formula := _last_display(text):
-        return formula
-    display = _DISPLAY_END.search(text, max(0, len(text) - 40))
-    line = last_line(text[: display.start()] if display else text)
+    if formula := last_display(text):
+        return None if is_denied(text, formula.start, formula.end) else formula
+    line = last_line(cut_display_end(text))
     if line is None:
         return None
     line = make_span(text, max(line.start, line.end - MAX_LINE), line.end)
@@ -222,22 +222,6 @@ def _in_last_line(text: str) -> Span | None:
     if word and not _NO_LAST_WORD.search(line.text):
         return make_span(line.text, *word.span(1 if word[1] else 2)).shift(line.start)
     return line if len(line.text) <= MAX_BARE else None
-
-
-def _last_display(text: str) -> Span | None:
-    """Take a formula over several lines that ends the text; of aligned lines the last."""
-    if not text.rstrip(" \t\n.*`").endswith(("$", "\\]", "\\)")):
-        return None
-    formulas = find_formulas(text)
-    if not formulas or "\n" not in formulas[-1].text.strip():
-        return None
-    formula = formulas[-1]
-    if text[formula.end :].strip(" \t\n.$*`\\)]"):
-        return None
-    if aligned := _ALIGNED.fullmatch(formula.text):
-        row = aligned[1].rstrip().removesuffix("\\\\").rpartition("\\\\")[2].replace("&", " ")
-        return replace(formula, text=row.strip())
-    return formula if readings(formula.text) else None
 
 
 def _in_marked_line(text: str, line: Span) -> Span | None:
