@@ -27,6 +27,7 @@ from whet.answers.sentences import (
     first_sentence,
     last_line,
 )
+from whet.tasks.math.beside import is_operand, negated
 from whet.tasks.math.display import cut_display_end, last_display
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import cut_remark, cut_words_again, is_restated, meaning_of
@@ -110,6 +111,9 @@ _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
 """Behind a piece it says that the piece is a part: quotients have been read as a whole before."""
 _NAMED = re.compile(r"[A-Z][a-z]{2,15} [0-9]{1,4}")
 """A thing with its number: Shop 3."""
+_OUT_OF = re.compile(r"\s+out of(?: (?:the|every))?\s+")
+"""Between two numbers it makes a share of them: `3 out of 8`."""
+_CHANCE = re.compile(r"\b(?:probability|chances?|odds|likelihood|fraction|proportion)\b", re.I)
 _FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
 _JOINT = re.compile(
     r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
@@ -229,6 +233,7 @@ def _in_marked_line(text: str, line: Span) -> Span | None:
     sentence = cut_words_again(first_sentence(line))
     is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
     answer = sentence if is_whole else closing_formula(sentence) or _choose_first(sentence)
+    answer = answer and _unless_operand(text, sentence, answer, is_marked=True)
     return answer and _unless_hedged(text, line, answer, len(sentence.text))
 
 
@@ -244,7 +249,17 @@ def _in_closing_line(text: str, line: Span) -> Span | None:
     if number := closing_number_word(part):
         return number
     answer = part if readings(part.text) else closing_formula(part) or _choose_last(part)
+    answer = answer and _unless_operand(text, line, answer, is_marked=False)
     return answer and _unless_hedged(text, line, answer, len(part.text))
+
+
+def _unless_operand(text: str, line: Span, answer: Span, *, is_marked: bool) -> Span:
+    """Give a number with the sign of the word before it; where it is an operand all of the line,
+    or nothing if that reads as a number with a unit: `42 reversed`."""
+    answer = negated(text, answer)
+    if not is_operand(text, answer, is_marked=is_marked):
+        return answer
+    return replace(line, text="") if readings(line.text) else line
 
 
 def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Span:
@@ -267,6 +282,8 @@ def _choose_first(line: Span) -> Span | None:
         return line if normal(text) else None
     first = pieces[0]
     gap = text[first.end : pieces[1].start] if len(pieces) > 1 else ""
+    if _OUT_OF.fullmatch(gap) and _CHANCE.search(text, 0, first.start):
+        return make_span(text, first.start, pieces[1].end).shift(line.start)
     return line if gap.isspace() or _DIVIDED.match(text, first.end) else first.shift(line.start)
 
 
@@ -284,6 +301,8 @@ def _choose_last(line: Span) -> Span | None:
     gap = text[before.end : last.start] if before else ""
     if gap.isspace() or _DIVIDED.match(text, last.end):
         return None
+    if before and _OUT_OF.fullmatch(gap):
+        return make_span(text, before.start, last.end).shift(line.start)
     if before and _SAME.fullmatch(gap) and is_restated(text, before, last, gap):
         return before.shift(line.start)
     return (_last_list(text, pieces) or last).shift(line.start)
