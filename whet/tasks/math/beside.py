@@ -82,8 +82,9 @@ _WORKED_ON = re.compile(
 _COMPARED = re.compile(
     rf"{_ENDS}(?!\s(?:day|hour|minute|week|month|year|grade|place|floor|page|row|century)\b)"
     r"|(?:dozens?|score|gross|short of)\b"
-    r"|(?:times|over|choose|less|off|(?:more|less|fewer|greater|smaller|larger|bigger|higher"
-    rf"|lower) than|(?:away )?from|above|below|beyond|past|after|before)\s*{_NUMERAL}",
+    r"|(?:times|choose|less|(?:more|less|fewer|greater|smaller|larger|bigger|higher|lower) than"
+    rf"|away from)\s*{_NUMERAL}"
+    rf"|(?:over|from|off|above|below|beyond|past|after|before)\s*{_NUMERAL}[0-9.,$)]*[\s.]*\Z",
     re.IGNORECASE,
 )
 _SHARE = re.compile(rf"of\s*{_NUMERAL}[0-9.,$)]*[\s.]*\Z")
