@@ -51,6 +51,17 @@ BOUNDS = (
     "It is less than {}.", "The answer is {} or more.", "The answer exceeds {}.",
     "The answer is up to {}.", "Answer: at least {}", "\\boxed{{\\text{{at most }}{}}}",
 )  # fmt: skip
+OPERATIONS = (
+    "twice {}", "half of {}", "double {}", "half {}", "{} squared", "{} cubed", "{} factorial",
+    "{} plus 1", "{} minus 1", "{} times 3", "{} divided by 2", "{} dozen", "a third of {}",
+    "the square root of {}", "the square of {}", "the reciprocal of {}", "the opposite of {}",
+    "the number of divisors of {}", "the sum of the digits of {}", "the number after {}",
+    "a multiple of {}", "a factor of {}", "divisible by {}", "coprime to {}", "close to {}",
+    "unequal to {}", "congruent to {}", "different from {}", "{} less than 100", "negative {}",
+    "{} more than 100", "minus {}", "two times {}", "plus or minus {}", "{} halves", "{} +", "{} -",
+)  # fmt: skip
+"""Words that make another value of a number, or only relate to it."""
+STATED = ("The answer is {}.", "Final answer: {}", "Therefore, the answer is **{}**.", "#### {}")
 SPRAYS = (", ", " or ", " ", "; ", " / ", " and ")
 FRAMES = ("\\boxed{{{}}}", "<answer>{}</answer>", "Answer: {}", "The answer is {}.", "{}")
 TURNS = ("Wait, that is wrong: ", "No, ", "On second thought, ", "Sorry, I mean ", "Actually, ")
@@ -155,6 +166,14 @@ def swap_case(row: Row, rng: Random) -> str | None:
     return rf"\boxed{{{swapped}}}"
 
 
+def operate(row: Row, rng: Random) -> str | None:
+    """State the answer with words beside it that make another one of it."""
+    value = value_of(row)
+    if value is None or value.isalpha():
+        return None
+    return rng.choice(STATED).format(rng.choice(OPERATIONS).format(value))
+
+
 def reverse_items(row: Row, rng: Random) -> str | None:
     """Turn a tuple or interval around."""
     items = row.answer[1:-1].split(", ")
@@ -218,6 +237,7 @@ OPERATORS = (
     Operator("denial", "wrong", partial(fill, DENIALS)),
     Operator("condition", "wrong", partial(fill, CONDITIONS)),
     Operator("bound", "wrong", partial(fill, BOUNDS), "numbers"),
+    Operator("operation in words", "wrong", operate, "numbers"),
     Operator("spray", "wrong", spray),
     Operator("boxes", "wrong", spray_boxes),
     Operator("turn", "wrong", turn),

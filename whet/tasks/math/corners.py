@@ -18,7 +18,7 @@ from whet.tasks.math.value_at_point import (
     WHOLE_NAMES,
     NoValueError,
     Number,
-    Point,
+    Substitution,
     value,
 )
 
@@ -54,7 +54,7 @@ class _Line(NamedTuple):
     is_whole: bool
     is_positive: bool
 
-    def at(self, number: Fraction) -> Point:
+    def at(self, number: Fraction) -> Substitution:
         return tuple(sorted((*self.others, (self.name, number))))
 
     def ladder(self) -> list[Fraction]:
@@ -65,7 +65,7 @@ class _Line(NamedTuple):
         return [*negative, *_REAL_LADDER]
 
 
-def corner_points(a: Node, b: Node) -> Iterator[Point]:
+def corner_points(a: Node, b: Node) -> Iterator[Substitution]:
     """List the points that show a difference of two expressions in their corners and jumps.
 
     Unknowns under a root alone stay positive, as lengths are: √(x²) is x there.

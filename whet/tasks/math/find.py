@@ -7,6 +7,7 @@ may take it back. `prose` finds answers in words.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from whet.answers.doubt import CONTRACTION, DENIAL, TURN, any_of
 from whet.answers.final_answer import Span, decided_text, find_boxes, find_tags, visible_text
@@ -60,6 +61,11 @@ _RETRACTION = re.compile(
 )
 """Words after a box that take it back: `scratch that`, `no, wait`, `actually, it is 5`."""
 
+_SPOKEN_SIGN = re.compile(
+    r"\A\s*(?:\\text\s?\{\s*)?(?:negative|minus)\b[\s~]*\}?\s*(?=\\?[0-9$dtf])", re.IGNORECASE
+)
+"""A sign in words before a number: `negative 42`."""
+
 
 def find_answer(text: str, *, in_parts: bool = False, names: tuple[str, ...] = ()) -> Span | None:
     """Find the answer of a response; None if it gives none.
@@ -97,7 +103,7 @@ def _unless_taken_back(text: str, marked: Span) -> Span | None:
         return None
     end = _find_retraction(text, marked.end)
     if end is None:
-        return marked
+        return replace(marked, text=_SPOKEN_SIGN.sub("-", marked.text, count=1))
     rest = find_in_words(text[end:])
     is_other = rest and any(sign.isdigit() for sign in rest.text)
     return rest.shift(end) if rest and is_other else None

@@ -10,7 +10,7 @@ from whet.tasks.math.value_at_point import (
     SPARE_DIGITS,
     NoValueError,
     Number,
-    Point,
+    Substitution,
     value,
 )
 
@@ -31,7 +31,7 @@ DECIMAL = math.log10(2)
 _HYPERBOLIC = ("sinh", "cosh", "tanh")
 
 
-def is_equal_at(a: Node, b: Node, point: Point) -> bool:
+def is_equal_at(a: Node, b: Node, point: Substitution) -> bool:
     """Compare two values relative to their size.
 
     A small difference may still be the noise of terms that cancel, as in sin(pi): noise shrinks
@@ -49,7 +49,7 @@ def is_equal_at(a: Node, b: Node, point: Point) -> bool:
     return bool(shrinks_by > NOISE_SHARE * MORE_DIGITS * num_bits * DECIMAL / num_digits)
 
 
-def _difference(a: Node, b: Node, point: Point, num_digits: int) -> tuple[Number, Number]:
+def _difference(a: Node, b: Node, point: Substitution, num_digits: int) -> tuple[Number, Number]:
     """Give how far two values are apart, 0 if only in their last digits, and the larger size."""
     with CONTEXT.workdps(num_digits):
         left, right = value(a, point), value(b, point)
@@ -67,7 +67,7 @@ def _limit() -> Number:
     return CONTEXT.mpf(10) ** (SPARE_DIGITS - CONTEXT.dps)
 
 
-def count_digits(point: Point, *nodes: Node) -> int:
+def count_digits(point: Substitution, *nodes: Node) -> int:
     """Count the digits that show the smallest term of each sum, number and argument."""
     num_bits = 0
     long_numbers = set()
@@ -103,6 +103,6 @@ def _length(number: Node) -> int:
     return max(abs(top).bit_length(), bottom.bit_length())
 
 
-def is_real(node: Node, point: Point) -> bool:
+def is_real(node: Node, point: Substitution) -> bool:
     parts = (part for part in tree.walk(node) if part.kind in ("pow", "call"))
     return all(CONTEXT.im(value(part, point)) == 0 for part in parts)

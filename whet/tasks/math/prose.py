@@ -27,6 +27,8 @@ from whet.answers.sentences import (
     first_sentence,
     last_line,
 )
+from whet.tasks.math.beside import is_operand, negated
+from whet.tasks.math.display import cut_display_end, last_display
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import cut_remark, cut_words_again, is_restated, meaning_of
 from whet.tasks.math.parser import readings
@@ -55,8 +57,6 @@ _ITEMS_NAME = re.compile(
 _BULLET = re.compile(r"(?:[-*•]|[0-9]{1,2}[.)])\s+")
 _OPEN_BOX = re.compile(r"\\boxed\s?\{(?!\s*\})[^\n]*$")
 """A box that is opened at the end but never closed, because the response was cut off."""
-_DISPLAY_END = re.compile(r"\n[ \t]*(?:\\[\])]|\$\$)[\s*$`.]*\Z")
-"""The end of a formula on separate lines."""
 _OBJECT = re.compile(
     r"""\{\s*"[^"\n]{1,40}"\s*:[^\n]*\}[\s`]*$"""
     r"""|\{\s*\n\s*"[^"\n]{1,40}"\s*:(?:[^{}]|\{\d)*\}[\s`]*$"""
@@ -105,15 +105,15 @@ _ROUGHLY = re.compile(
     r"[\s$*]*(?:or so|or thereabouts|give or take|-?ish|plus or minus)\b", re.IGNORECASE
 )
 """After a piece, this says that it is approximate."""
-_ALIGNED = re.compile(
-    r"\s*\\begin\{(?:align|aligned|gather|gathered|split)\*?\}(.*)\\end\{[a-z]+\*?\}\s*", re.DOTALL
-)
 _STRAY = re.compile(r"(?:[?!@&^};%\\/]|(?<![a-z])\{)$")
 """If a number in the last line follows one of these, it is part of something else."""
 _DIVIDED = re.compile(r"(?:\s|\$|\\[)\]]){0,4}/\s?[\\$({0-9]")
 """After a piece, this shows that it is part of a quotient; whole quotients are read before."""
 _NAMED = re.compile(r"[A-Z][a-z]{2,15} [0-9]{1,4}")
 """A thing with a number: Shop 3."""
+_OUT_OF = re.compile(r"\s+out of(?: (?:the|every))?\s+")
+"""Between two numbers it makes a share of them: `3 out of 8`."""
+_CHANCE = re.compile(r"\b(?:probability|chances?|odds|likelihood|fraction|proportion)\b", re.I)
 _FORMULA_MARK = re.compile(r"\\[()\[\]]|\$|\*\*")
 _JOINT = re.compile(
     r"[\s$*]*(?:,|\b(?:and|or)\b|,\s*(?:and|or)\b)[\s$*]*(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?"
@@ -156,7 +156,8 @@ def find_in_words(text: str) -> Span | None:
     """Find an answer without a tag or box: the whole text, an object's field, a list, or a line."""
     text = cut_remark(text)
     whole = text.strip()
-    is_line = len(whole) <= MAX_BARE and "\n" not in whole and not find_marks(whole)
+    is_line = len(whole) <= MAX_BARE and "\n" not in whole and "&=" not in whole
+    is_line = is_line and not find_marks(whole)
     if is_line and (readings(whole) or _OPTION.fullmatch(whole) or time_of(whole) is not None):
         return Span(text=whole, start=0, end=len(text))
     if _OPEN_BOX.search(text):
@@ -175,7 +176,11 @@ def _behind_mark(text: str) -> Span | None:
             return _in_last_line(text) if text[comment.end :].strip() else None
     if not marks:
         return _in_last_line(text)
-    return None if _DENIED.match(marks[-1].text) else _in_marked_line(text, marks[-1])
+    if _DENIED.match(marks[-1].text):
+        return None
+    formula = last_display(text) if "\\begin" in marks[-1].text else None
+    is_after = formula is not None and formula.start >= marks[-1].start
+    return formula if is_after else _in_marked_line(text, marks[-1])
 
 
 def _in_items(text: str) -> Span | None:
@@ -207,10 +212,9 @@ def _in_object(text: str) -> Span | None:
 
 
 def _in_last_line(text: str) -> Span | None:
-    if formula := _last_display(text):
-        return formula
-    display = _DISPLAY_END.search(text, max(0, len(text) - 40))
-    line = last_line(text[: display.start()] if display else text)
+    if formula := last_display(text):
+        return None if is_denied(text, formula.start, formula.end) else formula
+    line = last_line(cut_display_end(text))
     if line is None:
         return None
     line = make_span(text, max(line.start, line.end - MAX_LINE), line.end)
@@ -225,27 +229,12 @@ def _in_last_line(text: str) -> Span | None:
     return line if len(line.text) <= MAX_BARE else None
 
 
-def _last_display(text: str) -> Span | None:
-    """Return a formula over several lines that ends the text; the last line of aligned ones."""
-    if not text.rstrip(" \t\n.*`").endswith(("$", "\\]", "\\)")):
-        return None
-    formulas = find_formulas(text)
-    if not formulas or "\n" not in formulas[-1].text.strip():
-        return None
-    formula = formulas[-1]
-    if text[formula.end :].strip(" \t\n.$*`\\)]"):
-        return None
-    if aligned := _ALIGNED.fullmatch(formula.text):
-        row = aligned[1].rstrip().removesuffix("\\\\").rpartition("\\\\")[2].replace("&", " ")
-        return replace(formula, text=row.strip())
-    return formula if readings(formula.text) else None
-
-
 def _in_marked_line(text: str, line: Span) -> Span | None:
     """Find the answer after a marker: its first sentence, or else the first piece of that."""
     sentence = cut_words_again(first_sentence(line))
     is_whole = readings(sentence.text) or _OPTION.fullmatch(sentence.text)
     answer = sentence if is_whole else closing_formula(sentence) or _choose_first(sentence)
+    answer = answer and _unless_operand(text, sentence, answer, is_marked=True)
     return answer and _unless_hedged(text, line, answer, len(sentence.text))
 
 
@@ -261,7 +250,17 @@ def _in_closing_line(text: str, line: Span) -> Span | None:
     if number := closing_number_word(part):
         return number
     answer = part if readings(part.text) else closing_formula(part) or _choose_last(part)
+    answer = answer and _unless_operand(text, line, answer, is_marked=False)
     return answer and _unless_hedged(text, line, answer, len(part.text))
+
+
+def _unless_operand(text: str, line: Span, answer: Span, *, is_marked: bool) -> Span:
+    """Give a number with the sign of the word before it; where it is an operand all of the line,
+    or nothing if that reads as a number with a unit: `42 reversed`."""
+    answer = negated(text, answer)
+    if not is_operand(text, answer, is_marked=is_marked):
+        return answer
+    return replace(line, text="") if readings(line.text) else line
 
 
 def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Span:
@@ -285,6 +284,8 @@ def _choose_first(line: Span) -> Span | None:
         return line if normal(text) else None
     first = pieces[0]
     gap = text[first.end : pieces[1].start] if len(pieces) > 1 else ""
+    if _OUT_OF.fullmatch(gap) and _CHANCE.search(text, 0, first.start):
+        return make_span(text, first.start, pieces[1].end).shift(line.start)
     return line if gap.isspace() or _DIVIDED.match(text, first.end) else first.shift(line.start)
 
 
@@ -302,6 +303,8 @@ def _choose_last(line: Span) -> Span | None:
     gap = text[before.end : last.start] if before else ""
     if gap.isspace() or _DIVIDED.match(text, last.end):
         return None
+    if before and _OUT_OF.fullmatch(gap):
+        return make_span(text, before.start, last.end).shift(line.start)
     if before and _SAME.fullmatch(gap) and is_restated(text, before, last, gap):
         return before.shift(line.start)
     return (_last_list(text, pieces) or last).shift(line.start)

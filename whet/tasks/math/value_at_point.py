@@ -38,7 +38,7 @@ SPARE_DIGITS = 12
 _KNOWN = {"π": CONTEXT.pi, "e": CONTEXT.e, "i": CONTEXT.mpc(0, 1)}
 Number: TypeAlias = mpmath.mpf
 """A real or complex number of mpmath, which has no type annotations."""
-Point: TypeAlias = int | tuple[tuple[str, Fraction], ...]
+Substitution: TypeAlias = int | tuple[tuple[str, Fraction], ...]
 """The number of a point, or the value of each unknown by name."""
 
 
@@ -46,13 +46,13 @@ class NoValueError(Exception):
     """The expression has no value that can be computed here."""
 
 
-def value(node: Node, point: Point) -> Number:
+def value(node: Node, point: Substitution) -> Number:
     """Evaluate with the unknowns at their values of this point, at the precision in use."""
     return _value(node, point, CONTEXT.dps)
 
 
 @functools.lru_cache(1 << 14)
-def _value(node: Node, point: Point, num_digits: int) -> Number:
+def _value(node: Node, point: Substitution, num_digits: int) -> Number:
     try:
         number = _evaluate(node, point)
     except (ArithmeticError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
@@ -62,7 +62,7 @@ def _value(node: Node, point: Point, num_digits: int) -> Number:
     return number
 
 
-def _evaluate(node: Node, point: Point) -> Number:
+def _evaluate(node: Node, point: Substitution) -> Number:
     if node.kind == "number":
         return CONTEXT.mpf(node.value.numerator) / node.value.denominator
     if node.kind == "symbol":
@@ -79,7 +79,7 @@ def _evaluate(node: Node, point: Point) -> Number:
     return functools.reduce(operator.add if node.kind == "add" else operator.mul, parts)
 
 
-def _at_random(name: str, point: Point) -> Number:
+def _at_random(name: str, point: Substitution) -> Number:
     """Give a name its value, mostly positive so that roots and logarithms are real."""
     if isinstance(point, tuple):
         given = dict(point).get(name)
@@ -123,7 +123,7 @@ def _odd_root(exponent: Number) -> int:
     return 0
 
 
-def _call(node: Node, point: Point) -> Number:
+def _call(node: Node, point: Substitution) -> Number:
     function = _FUNCTIONS.get(node.name)
     if function is None:
         return _at_random(repr(node), point)

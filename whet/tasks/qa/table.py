@@ -95,6 +95,17 @@ _LISTING = re.compile(
     r"(?P<items>(?:[ \t]*(?:[-*•]|[0-9]{1,3}[.)])[ \t][^\n]*(?:\n+|\Z)){2,})\Z"
 )
 """Final lines that each have a bullet or a number."""
+_LINES = re.compile(
+    r"(?:\A|\n)[ \t*_#]*(?:(?:the|my|final|so)[ \t,]+){0,3}answers?(?: is| are)?[ \t*_]*"
+    r"[:：]?[ \t*_]*\n+(?P<items>(?:[^\n]+(?:\n+|\Z)){2,})\Z",
+    re.IGNORECASE,
+)
+"""Lines after a line that only says that the answer follows."""
+_TOO_MANY = re.compile(
+    r"\btoo (?:many|few|much|little|large|small|high|low|long|short)\b", re.IGNORECASE
+)
+_LEFT_OPEN = re.compile(r"[0-9]\s*[-+×÷/=^]\s*\.?\Z(?<!/-)")
+"""A number with an operator after it that applies to nothing."""
 _ASKED = re.compile(r"[^.?!\n]*\?")
 _ASKS_FOR_ORDER = re.compile(
     r"(?i)\b(?:first(?:,| and| place)|respectively|rank(?:ed|ing)?|sort(?:ed)?"
@@ -146,6 +157,7 @@ class TableTask(FileTask):
             is_other = is_about_another_row(last.text, rule)
             is_other = is_other or is_in_other_direction(last.text, rule)
             is_right = not (is_number and is_other)
+        is_right = is_right and not _is_other_number(golds, answer, rule)
         note = "agrees with the answer" if is_right else f"the answer is {golds[0][:80]!r}"
         return to_score(is_right, {}, answer.strip(), note)
 
@@ -221,10 +233,31 @@ def _agrees_otherwise(gold: str, text: str, rule: ComparisonRule) -> bool:
     shown = decided_text(text) or ""
     tags = find_tags(shown)
     stated = tags[-1].text.strip() if tags else shown
-    listing = _LISTING.search(f"\n{stated[-MAX_SPAN:].rstrip()}")
+    stated = stated[-MAX_SPAN:].rstrip()
+    if _is_in_lines(gold, stated, rule, is_tagged=bool(tags)):
+        return True
+    listing = _LISTING.search(f"\n{stated}")
     if listing is None or doubt.is_doubtful(listing["heading"] + listing["items"][-1]):
         return False
     return agrees(gold, write_in_line(listing["items"]), rule)
+
+
+def _is_in_lines(gold: str, stated: str, rule: ComparisonRule, *, is_tagged: bool) -> bool:
+    """Whether a tag, or the lines after `Answer:`, hold the items of a list, without bullets."""
+    listing = _LINES.search(f"\nAnswer:\n{stated}" if is_tagged else stated)
+    if listing is None or doubt.is_doubtful(listing["items"]):
+        return False
+    lines = [line.strip().strip("*_ ,;.") for line in listing["items"].splitlines()]
+    return "|" not in listing["items"] and agrees(gold, " | ".join(filter(None, lines)), rule)
+
+
+def _is_other_number(golds: list[str], answer: str, rule: ComparisonRule) -> bool:
+    """Whether an answer goes on after its number, with an operator or with `too many`."""
+    plain = plain_text(answer).strip()
+    if any(plain == gold.strip() for gold in golds):
+        return False
+    is_too_many = _TOO_MANY.search(plain) is not None and "too " not in rule.question.lower()
+    return _LEFT_OPEN.search(plain) is not None or is_too_many
 
 
 def _restates(question: str, gold: str, answer: str) -> bool:

@@ -6,6 +6,7 @@ numbers of a list may have names, in the order in which the question asks for th
 """
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from whet.answers.clauses import stem
@@ -38,6 +39,7 @@ _IN_WORDS = re.compile(
 )
 _NUMBER = re.compile(
     r"(?<![\w.,])[-+]?(?:[$£€]\s?)?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?![\w.,]*[0-9])"
+    r"(?![MB](?![^\W_]))"
     r"(?:\s?%|\s(?:hundred|thousand|million|billion)\b)?"
 )
 """A number with its sign, currency, percent sign or scale: `$3,151`, `5 million`."""
@@ -109,9 +111,14 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
     plain = _SENTENCE_END.split(plain.strip())[-1]
     if _is_unsure(plain):
         return False
-    clause = _YEAR.sub(" ", plain_text(_CLAUSE.split(plain.rstrip(". "))[-1]))
+    *before, clause = _CLAUSE.split(plain.rstrip(". "))
+    clause = _YEAR.sub(" ", plain_text(clause))
     number = _only_number(clause, rule)
-    if number is None or is_disowned(clause[: number.start()]):
+    if (
+        number is None
+        or _are_unequal([*before, number[0]])
+        or is_disowned(clause[: number.start()])
+    ):
         return False
     words = set(_stems(_NUMBER.sub(" ", clause)))
     known = set(_known_words(rule)) | set(map(stem, rule.unit))
@@ -119,6 +126,12 @@ def states_numbers(gold: str, text: str, rule: ComparisonRule, *, is_explicit: b
     if "chang" in known and _BY.search(clause):
         words -= _GROWS | _FALLS
     return words <= _GENERIC | known and agrees(golds[0], number[0], rule)
+
+
+def _are_unequal(texts: Sequence[str]) -> bool:
+    """Whether the bare numbers among some texts have different values: `50%` and `50`."""
+    values = (quantity(text) for text in texts)
+    return len({one.value / 100 if one.is_percent else one.value for one in values if one}) > 1
 
 
 def _only_number(clause: str, rule: ComparisonRule) -> re.Match[str] | None:

@@ -46,6 +46,9 @@ _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "bi
 _SCALES |= {"trillion": 10**12, "k": 10**3, "mn": 10**6, "bn": 10**9}
 _SCALES |= {"lakh": 10**5, "lakhs": 10**5, "crore": 10**7, "crores": 10**7}
 _SCALES |= {"millions": 10**6, "billions": 10**9, "thousands": 10**3, "hundreds": 100}
+_GLUED = {"M": " million", "B": " billion"}
+_GLUED_SCALE = re.compile(r"\A[MB](?![^\W_])")
+"""Right after a number: `$10M`."""
 _UNIT_WORDS = {"$": "dollar", "usd": "dollar", "£": "pound", "gbp": "pound", "€": "euro"}
 _UNIT_WORDS |= {"eur": "euro", "¥": "yen", "₹": "rupee", "%": "percent", "pct": "percent"}
 _NO_UNIT = re.compile(
@@ -231,7 +234,7 @@ def quantity(text: str) -> Quantity | None:
     if match is None or match.end() > MAX_NUMBER_CHARS:
         return None
     value = _value(match)
-    after = plain[match.end() :]
+    after = _GLUED_SCALE.sub(lambda sign: _GLUED[sign[0]], plain[match.end() :], count=1)
     if value is None or (after.strip() and not _UNIT.fullmatch(after.strip())):
         return None
     scale, rest = _read_scale(after.strip())
