@@ -40,7 +40,7 @@ from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
 from whet.stages.stage import ModelStageConfig, StageConfig, Stages, TrainingConfig
 from whet.store.run import RunStore, model_folder
-from whet.tasks.base import Task, is_builtin
+from whet.tasks.base import Task, describe_grader, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
 from whet.train.learner_factory import choose_learner_factory
@@ -250,6 +250,10 @@ class StageCheck:
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             # Grading a built-in task's own problems and responses is quick.
             limits = GradingConfig(workers=0)
+        for subtask in task.subtasks:
+            if not is_builtin(subtask):
+                num = sum(row.task == subtask.name for row in chosen)
+                say(f"trying {describe_grader(subtask)} on the first {num} problems")
         graded, num_gold = grade_rows(task, chosen, limits)
         if fault := find_fault(task, graded):
             level = Level.WRONG if stage.needs_verdicts else Level.NOTE
