@@ -41,6 +41,9 @@ class Task(ABC):
     Where there is one, maj@k counts the votes of all right answers together."""
     has_worked_solutions: bool = True
     """Whether `solve` writes responses to imitate; False if it writes the bare reference."""
+    has_unrelated_answers: bool = False
+    """Whether a text on something else may be right, as instructions on the form of a response
+    are followed by any text of that form."""
     asks_sums: bool = False
     """Whether sums are valid problems; a smoke run makes some if the task generates no problems."""
     is_repeatable: bool = True
