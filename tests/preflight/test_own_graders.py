@@ -95,6 +95,10 @@ def test_a_grader_that_ends_its_process_or_raises_is_named_with_file_and_class(
     said = start(tiny, graders, name)
 
     assert said.code == 2 and not (graders.parent / "run").exists()
-    [line] = [line for line in said.err.splitlines() if reason in line]
-    assert f"the grader of odd ({graders}:{name}) cannot grade a response to " in line
-    assert line.endswith(f": `whet tasks check {graders}:{name}` tries it on its own problems")
+    grader = f"the grader of odd ({graders}:{name})"
+    assert f"{grader} cannot grade a response to " in said.last and reason in said.last
+    assert said.last.endswith(f": `whet tasks check {graders}:{name}` tries it on its own problems")
+
+
+def test_a_grader_that_fails_says_nothing_of_the_reward(tiny: Pipeline, graders: Path) -> None:
+    assert "reward" not in start(tiny, graders, "Recurs").err
