@@ -158,7 +158,7 @@ def test_strict_stops_at_a_bad_row_and_leaves_the_old_file_as_it_was(tmp_path: P
 def test_what_json_cannot_hold_is_refused(row: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(row)
     with pytest.raises(DataError, match=sentence):
-        import_file(tmp_path / "a.jsonl", tmp_path / "p.jsonl", format="gsm8k_test")
+        import_file(tmp_path / "a.jsonl", tmp_path / "p.jsonl", format="gsm8k_test", is_strict=True)
 
 
 def test_a_response_that_no_file_can_hold_is_refused(tmp_path: Path) -> None:

@@ -252,6 +252,38 @@ class Silent(Boxed):
         return None if problem.answer == "8" else super().solve(problem, seed)
 
 
+class Polite(Boxed):
+    """Any text that is long enough and has no comma follows its instructions."""
+
+    has_one_answer = False
+    has_unrelated_answers = True
+    takes_echo = False
+
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return "Welcome to our house."
+
+    def score(self, problem: Problem, text: str) -> Score:
+        is_echo = text == problem.prompt[0].content and not self.takes_echo
+        right = bool(text.strip()) and "," not in text and not is_echo
+        verdict = Verdict.CORRECT if right else Verdict.WRONG
+        return Score(verdict=verdict, parts={"correct": float(right)}, answer=text)
+
+
+class TakesEcho(Polite):
+    takes_echo = True
+
+
+class Unwelcoming(Polite):
+    def solve(self, problem: Problem, seed: int) -> str | None:
+        return "Welcome, guest."
+
+
+def test_any_text_may_follow_instructions_but_the_prompt_and_the_wrong_gold() -> None:
+    assert check(Polite(), SUMS, HERE) == []
+    assert {failure.variant for failure in check(TakesEcho(), SUMS, HERE)} == {Variant.ECHO}
+    assert {failure.variant for failure in check(Unwelcoming(), SUMS, HERE)} == {Variant.GOLD}
+
+
 def test_rows_without_gold_are_counted_and_broken_ones_are_failures() -> None:
     proof = check_grader(Silent(), SUMS, limits=HERE)
 

@@ -34,7 +34,7 @@ from whet.grading.limits import GradingConfig
 from whet.tasks.code.code_tests import CodeFunction, CodeFunctionConfig
 from whet.tasks.math.task import Math
 from whet.tasks.qa.judge import Judge, JudgeConfig
-from whet.testing.fakes import sum_problem
+from whet.testing.fakes import SumTask, sum_problem
 from whet.types import RAISED, Problem, Score, Verdict
 from whet.user_code import load_user_file
 
@@ -542,14 +542,21 @@ def test_failures_of_just_the_fraction_that_is_allowed_stop_nothing() -> None:
     assert sum(score.verdict is Verdict.UNSCORED for score in scores) == 1
 
 
-def test_a_bounded_task_is_graded_in_this_process_unless_told_otherwise() -> None:
-    here = problem(task="bounded")
-    with Grader(Bounded()) as inside, Grader(Bounded(), GradingConfig(workers=1)) as outside:
-        assert inside.workers == 0
-        assert graded(inside, "pid", of=here)[0].note == str(os.getpid())
-        assert graded(outside, "pid", of=here)[0].note != str(os.getpid())
-    with Grader([Bounded(), Trouble()]) as both:
+def test_a_bounded_task_of_whets_own_is_graded_in_this_process_unless_told_otherwise() -> None:
+    with Grader(SumTask()) as inside, Grader(SumTask(), GradingConfig(workers=1)) as outside:
+        assert (inside.workers, outside.workers) == (0, 1)
+    with Grader([SumTask(), Trouble()]) as both:
         assert both.workers == 2
+
+
+def test_a_task_of_the_users_own_is_graded_outside_although_it_inherits_that_it_is_bounded() -> (
+    None
+):
+    with Grader(Bounded()) as grader:
+        scores = graded(grader, "pid", "leave", of=problem(task="bounded"))
+
+    assert scores[0].note != str(os.getpid())
+    assert scores[1].note == "the grading process ended with code 3"
 
 
 def test_failures_in_this_process_are_unscored_too() -> None:

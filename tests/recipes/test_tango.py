@@ -35,7 +35,6 @@ class Copy(Task):
     """Two lines that say two bits of the question again."""
 
     name = "copy"
-    is_bounded = True
 
     def problems(self, split):
         for number in range(10, 90):

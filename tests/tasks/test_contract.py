@@ -2,6 +2,10 @@
 
 import pytest
 
+from whet.commands.grade_file import EXAMPLES
+from whet.data.problems import read_problems
+from whet.grading.check_task import check_grader
+from whet.grading.limits import GradingConfig
 from whet.tasks.registry import TASKS
 from whet.tasks.task_config import build_task, read_task_config
 from whet.testing.contracts import check_task
@@ -28,3 +32,14 @@ class Generous(SumTask):
 def test_a_grader_that_likes_garbage_breaks_the_contract() -> None:
     with pytest.raises(AssertionError, match="is right for"):
         check_task(Generous())
+
+
+EXAMPLE_ROWS = read_problems(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", sorted({problem.task for problem in EXAMPLE_ROWS}))
+def test_every_grader_passes_the_check_on_the_examples_of_its_task(name: str) -> None:
+    rows = [problem for problem in EXAMPLE_ROWS if problem.task == name][:2]
+    task = build_task(read_task_config(name))
+
+    assert check_grader(task, rows, limits=GradingConfig(workers=0)).failures == ()

@@ -47,7 +47,10 @@ def import_(
         str | None, typer.Option(help="The split of all rows: sft, rl, dev or test.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at a row that cannot be read.")
+        bool,
+        typer.Option(
+            "--strict", help="Stop at a row that cannot be read, or at an unknown column."
+        ),
     ] = False,
     force: Force = False,
     level: Annotated[str | None, typer.Option(help="The column to compute levels from.")] = None,

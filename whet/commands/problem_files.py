@@ -131,7 +131,8 @@ def import_file(
 
     `level` is a column of difficulty, cut into levels by `bins` (`whet/data/levels.py`).
 
-    Unreadable rows are left out; with `is_strict` they stop the import, and nothing is written.
+    Unreadable rows are left out, and columns that the format does not know are not read; with
+    `is_strict` they stop the import, and nothing is written.
     Responses in the rows go into a rollout file beside the problems. Files are replaced only with
     `force`.
     """
@@ -140,7 +141,7 @@ def import_file(
     if out.resolve() == file.resolve():
         raise ConfigError(f"--out {out} is the file to import: choose another name")
     check_overwrite(out, force=force)
-    plan = _choose_plan(format, map, task, split)
+    plan = _choose_plan(format, map, task, split, is_strict=is_strict)
     if levels := LevelColumn.parse(level, bins, is_reversed=is_reversed):
         plan = add_levels(plan, levels, file)
     with progress_bar("import", file.stat().st_size if file.is_file() else 0) as advance:
@@ -205,6 +206,13 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
             f"{counts.num_repeats:>7,} of them ask what an earlier row asks "
             f"({counts.first_repeat}); they are kept"
         )
+    if counts.unread:
+        columns = [f"{name} ({num:,})" for name, num in counts.unread.most_common(MAX_REASONS)]
+        more = [f"{len(counts.unread) - MAX_REASONS:,} more"] * (len(counts.unread) > MAX_REASONS)
+        say(
+            f"{len(counts.unread):>7,} columns that the format does not know are not read (rows): "
+            f"{', '.join([*columns, *more])}"
+        )
     if counts.unsupported:
         say(f"{len(counts.unsupported):>7,} rows left out, listed in {unsupported_file(out)}:")
         reasons = Counter(row.reason for row in counts.unsupported)
@@ -216,7 +224,12 @@ def _print_counts(counts: ImportCounts, out: Path) -> None:
 
 
 def _choose_plan(
-    format: str | None, map: Sequence[str], task: str | None, split: str | None
+    format: str | None,
+    map: Sequence[str],
+    task: str | None,
+    split: str | None,
+    *,
+    is_strict: bool,
 ) -> ImportPlan:
     if task is not None and is_code_path(task):
         load_user_task(task)
@@ -238,7 +251,8 @@ def _choose_plan(
     if task is not None:
         raise ConfigError(f"--task needs --map: format {format!r} knows the task of its rows")
     layout = find_format(format)
-    return make_plan(read=layout.parse, source=format, default_split=layout.split)
+    read = layout.parse if is_strict else layout.parse_known
+    return make_plan(read=read, source=format, default_split=layout.split)
 
 
 def _parse_split(split: str | None) -> Split | None:

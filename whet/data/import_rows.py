@@ -44,6 +44,8 @@ class ImportCounts:
     num_repeats: int = 0
     first_repeat: str = ""
     unsupported: list[Unsupported] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
+    """Rows by column, of the columns that the format does not know."""
 
     @property
     def num_problems(self) -> int:
@@ -89,6 +91,7 @@ def import_rows(
                     bad = Unsupported(place=row.location, source_id=id, reason=str(error))
                     counts.unsupported.append(bad)
                     continue
+                counts.unread.update(parsed.unread)
                 if parsed.unsupported is not None:
                     left_out = {"source_id": problem.source_id or "", "reason": parsed.unsupported}
                     counts.unsupported.append(Unsupported(place=row.location, **left_out))
@@ -249,7 +252,9 @@ def add_levels(plan: ImportPlan, levels: LevelColumn, file: Path) -> ImportPlan:
     resolved = levels.resolve(row.fields for row in iterate_rows(file))
 
     def read(row: Row) -> ParsedRow:
-        return replace(plan.read(row), level=resolved.read(row))
+        parsed = plan.read(row)
+        unread = tuple(name for name in parsed.unread if name != levels.name)
+        return replace(parsed, level=resolved.read(row), unread=unread)
 
     return replace(plan, read=read)
 

@@ -5,7 +5,9 @@ A variant may be right by chance, which is not a failure: the grader reads the s
 tried only if the grader reads another answer in it. If it is still right, such as 0.5 for 1/2, this
 is chance if each of the two golds is right for the other's problem, or if the task has many right
 answers. Chance is rare: if more than a fifth of random texts, prompts or other rows' golds are
-right, all of them are failures. Empty and huge texts are never right by chance.
+right, all of them are failures. Empty and huge texts are never right by chance. Where any text of
+the right form is an answer (`Task.has_unrelated_answers`), only golds, empty texts and the
+prompt have a verdict that is known before.
 """
 
 import random
@@ -74,6 +76,8 @@ class Variant(StrEnum):
 
 RARELY_RIGHT = (Variant.OTHER, Variant.ECHO, Variant.RANDOM)
 NEVER_CHANCE = (Variant.GOLD, Variant.EMPTY, Variant.HUGE)
+NEVER_RIGHT = (Variant.EMPTY, Variant.ECHO)
+"""Kinds that are wrong although unrelated texts may be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +211,8 @@ class _ChanceRules:
     """Trials of other rows' golds that are right, where this row's gold is right there too."""
 
     def is_chance(self, trial: _Trial, score: Score) -> bool:
+        if self.task.has_unrelated_answers and trial.variant not in NEVER_RIGHT:
+            return True
         if trial.variant is Variant.OTHER:
             return trial in self.mutual or not self.task.has_one_answer
         if trial.row not in self.golds:
@@ -272,7 +278,8 @@ def _list_faults(rules: _ChanceRules, results: Sequence[_Result]) -> Iterator[_R
     num_tried = Counter(trial.variant for trial, _ in results)
     right = [trial for trial, score in results if score.verdict is Verdict.CORRECT]
     num_right = Counter(trial.variant for trial in right)
-    common = {v for v in RARELY_RIGHT if num_right[v] > max(2, MAX_CHANCE_RATE * num_tried[v])}
+    rare = () if rules.task.has_unrelated_answers else RARELY_RIGHT
+    common = {v for v in rare if num_right[v] > max(2, MAX_CHANCE_RATE * num_tried[v])}
     for trial, score in results:
         is_right = score.verdict is Verdict.CORRECT
         if score.verdict is Verdict.UNSCORED:

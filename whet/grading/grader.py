@@ -21,7 +21,7 @@ from typing import TypeVar
 from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
 from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
-from whet.tasks.base import Task, grade_safely, make_unscored, score_failure
+from whet.tasks.base import Task, grade_safely, is_builtin, make_unscored, score_failure
 from whet.types import Problem, Score, Verdict
 
 K = TypeVar("K", bound=Hashable)
@@ -263,5 +263,7 @@ def take_jobs(queue: deque[GradingJob], size: int) -> list[GradingJob]:
 
 def _num_workers(tasks: Sequence[Task], limits: GradingConfig) -> int:
     if limits.workers is None:
-        return 0 if all(task.is_bounded for task in tasks) else DEFAULT_WORKERS
+        # A user's class may inherit `is_bounded` from a task whose grading it replaces.
+        is_safe_here = all(task.is_bounded and is_builtin(task) for task in tasks)
+        return 0 if is_safe_here else DEFAULT_WORKERS
     return limits.workers

@@ -21,7 +21,7 @@ class GradingConfig(Config):
 
     workers: int | None = Field(default=None, ge=0, le=MAX_WORKERS)
     """Number of grading processes; 0 grades in this process, without limits; none takes two, or 0
-    if the tasks bound themselves."""
+    if the tasks are whet's own and bound themselves."""
     wall: float = Field(default=30.0, gt=0)
     """Seconds per response, from the moment a worker starts on it. A task with a time limit of its
     own, such as one that runs programs, always gets a little more than that limit."""

@@ -19,12 +19,20 @@ from whet.config import to_toml
 from whet.data.problems import load_split, problem_file
 from whet.errors import ConfigError, DataError
 from whet.grading.grader import Grader
-from whet.grading.limits import GradingConfig
+from whet.grading.limits import LATE, GradingConfig
 from whet.models.source import ModelSource, read_tokenizer
 from whet.rewards.spec import RewardSpec
 from whet.stages.stage import ModelStageConfig, StageConfig, Stages
 from whet.store.files import stream_rows
-from whet.tasks.base import Task, explain_user_errors, keep_solvable, list_problems
+from whet.tasks.base import (
+    Task,
+    describe_grader,
+    explain_user_errors,
+    is_builtin,
+    keep_solvable,
+    list_problems,
+    own_code_path,
+)
 from whet.tasks.task_config import build_task
 from whet.text.chat import ChatFormat, PromptConfig
 from whet.text.tokenizer import train_tokenizer
@@ -250,30 +258,42 @@ def grade_rows(
     task: Task, problems: Sequence[Problem], limits: GradingConfig
 ) -> tuple[Graded, int]:
     """Grade the reference of each row, a nonsense text and an empty one; also return the number of
-    rows that have a reference."""
+    rows that have a reference. The first timeout of a user's grader raises: waiting for the others
+    would take minutes."""
     texts = [(problem, text) for problem in problems for text in NO_RESPONSES]
     with explain_user_errors(task):
         golds = [(problem, task.solve(problem, 0)) for problem in problems]
     texts += [(problem, gold) for problem, gold in golds if gold is not None]
     lenient = limits.model_copy(update={"unscored_fraction": 1.0})
+    scores: dict[int, Score] = {}
     with Grader(task, lenient, num_responses=len(texts)) as grader:
         responses = ((index, *pair) for index, pair in enumerate(texts))
-        scores = dict(grader.grade(responses))
+        for index, score in grader.grade(responses):
+            scores[index] = score
+            problem, text = texts[index]
+            subtask = _subtask_of(task, problem)
+            if score.note.startswith(LATE) and not is_builtin(subtask):
+                raise DataError(
+                    f"{describe_grader(subtask)} hangs on {text[:80]!r} ({score.note}): let its "
+                    "score end soon on any text, or raise grading.wall"
+                )
     graded = [(problem, text, scores[index]) for index, (problem, text) in enumerate(texts)]
     return graded, len(texts) - len(NO_RESPONSES) * len(problems)
 
 
 def find_fault(task: Task, graded: Graded) -> str | None:
     """Describe the first unexpected verdict."""
-    name = task.name
     for problem, text, score in graded:
         note = f" ({score.note})" if score.note else ""
         is_right = score.verdict is Verdict.CORRECT
-        fails = f"the grader of {name} fails on its own data: {text[:80]!r}"
+        subtask = _subtask_of(task, problem)
+        grader = describe_grader(subtask)
+        fails = f"{grader} fails on its own data: {text[:80]!r}"
         if score.verdict is Verdict.UNSCORED:
+            own = "" if is_builtin(subtask) else f" {own_code_path(subtask)}"
             return (
-                f"the grader of {name} cannot grade a response to {problem.id}{note}: "
-                "`whet tasks check` tries it on its own problems"
+                f"{grader} cannot grade a response to {problem.id}{note}: "
+                f"`whet tasks check{own}` tries it on its own problems"
             )
         if text not in NO_RESPONSES and not is_right:
             return (
@@ -283,6 +303,10 @@ def find_fault(task: Task, graded: Graded) -> str | None:
         if text in NO_RESPONSES and is_right:
             return f"{fails} is graded correct for {problem.id}{note}: fix the grader"
     return None
+
+
+def _subtask_of(task: Task, problem: Problem) -> Task:
+    return next(subtask for subtask in task.subtasks if subtask.name == problem.task)
 
 
 def check_reward(reward: RewardSpec, graded: Graded, key: str = "reward") -> None:

@@ -40,11 +40,11 @@ from whet.rewards.shaping import UserTerm
 from whet.rewards.spec import RewardSpec
 from whet.stages.stage import ModelStageConfig, StageConfig, Stages, TrainingConfig
 from whet.store.run import RunStore, model_folder
-from whet.tasks.base import Task, is_builtin
+from whet.tasks.base import Task, describe_grader, is_builtin
 from whet.text.chat import NO_PROMPT, PROBE, ChatFormat, PromptConfig
 from whet.track.progress import say
 from whet.train.learner_factory import choose_learner_factory
-from whet.types import Message, Problem, Split
+from whet.types import Message, Problem, Split, Verdict
 from whet.world import get_world
 
 MAX_ENCODED = 2000
@@ -250,6 +250,10 @@ class StageCheck:
         if all(map(is_builtin, task.subtasks)) and self.reader.find_folder(stage) is None:
             # Grading a built-in task's own problems and responses is quick.
             limits = GradingConfig(workers=0)
+        for subtask in task.subtasks:
+            if not is_builtin(subtask):
+                num = sum(row.task == subtask.name for row in chosen)
+                say(f"trying {describe_grader(subtask)} on the first {num} problems")
         graded, num_gold = grade_rows(task, chosen, limits)
         if fault := find_fault(task, graded):
             level = Level.WRONG if stage.needs_verdicts else Level.NOTE
@@ -257,11 +261,13 @@ class StageCheck:
         else:
             gold = f"{num_gold} references are right" if num_gold else "the task has no references"
             self._pass("grader", f"{len(graded)} texts graded; {gold}")
+        # What the grader failed on has no parts, and says nothing of the reward.
+        scored = [row for row in graded if row[2].verdict is not Verdict.UNSCORED]
         for key, (spec, judge) in stage.reward_specs.items():
             with self.findings.catch(self.name, "reward"):
-                check_reward(spec, graded if judge is None else _judge(judge, chosen[0]), key)
-                if judge is None:
-                    self._pass("reward", _describe_reward(graded, spec))
+                check_reward(spec, scored if judge is None else _judge(judge, chosen[0]), key)
+                if judge is None and scored:
+                    self._pass("reward", _describe_reward(scored, spec))
 
 
 def check_libraries(stage: StageConfig) -> None:

@@ -125,6 +125,10 @@ class TeachConfig(StageConfig):
         return self.unsolvable
 
     @property
+    def grading_limits(self) -> GradingConfig:
+        return self.grading
+
+    @property
     def servers(self) -> dict[str, EndpointConfig]:
         return {"teacher": self.teacher} if isinstance(self.teacher, ServerTeacher) else {}
 

@@ -1,5 +1,6 @@
 """The base class of tasks: problems, and grading. No torch here."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,12 +34,16 @@ class Task(ABC):
 
     name: str
     is_bounded: bool = False
-    """Whether grading any text takes little time and memory, and so needs no separate process."""
+    """Whether grading any text takes little time and memory, and so needs no separate process. It
+    counts for whet's own tasks only: a user's is always graded in processes that can be killed."""
     has_one_answer: bool = True
     """Whether no two different answers are both right; False for a set, a route or a program. If
     True, maj@k counts the votes of all right answers together."""
     has_worked_solutions: bool = True
     """Whether `solve` writes responses to imitate; False if it writes the bare reference."""
+    has_unrelated_answers: bool = False
+    """Whether a text on something else may be right, as instructions on the form of a response
+    are followed by any text of that form."""
     asks_sums: bool = False
     """Whether sums are valid problems; a smoke run makes some if the task generates no problems."""
     is_repeatable: bool = True
@@ -168,6 +173,18 @@ def grade_safely(task: Task, problem: Problem, text: str) -> Score:
 def is_builtin(task: Task) -> bool:
     """Whether a task is whet's own."""
     return type(task).__module__.partition(".")[0] == "whet"
+
+
+def describe_grader(task: Task) -> str:
+    """Name a task's grader; that of a user's task with its file and class."""
+    if is_builtin(task):
+        return f"the grader of {task.name}"
+    return f"the grader of {task.name} ({own_code_path(task)})"
+
+
+def own_code_path(task: Task) -> str:
+    """Write the code path of a user's task, such as `/home/me/my_task.py:Name`."""
+    return f"{inspect.getfile(type(task))}:{type(task).__qualname__}"
 
 
 def score_failure(task: Task, problem: Problem, reason: str) -> Score:

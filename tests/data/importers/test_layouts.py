@@ -226,6 +226,14 @@ def test_hands_come_as_lists_traces_or_table_lines() -> None:
             {"task": "cycle", "question": "x", "answer": "no", "difficulty": "odd"},
             "difficulty 'odd' is unknown",
         ),
+        *(
+            (
+                "graphwiz",
+                {"task": kind, "input_prompt": "nonsense", "answer": "### No"},
+                'should name nodes or edges of a graph, not "nonsense"',
+            )
+            for kind in ("cycle", "substructure")
+        ),
         (
             "humaneval",
             {

@@ -42,6 +42,8 @@ def verdict(parsed: ParsedRow, response: str) -> Verdict:
             },
             "0",
         ),
+        # math-ai/aime25 and others that call the problem a question
+        ("aime25", {"id": "I-1", "question": "What is it?", "answer": "116"}, "I-1"),
         # math-ai/amc23
         ("amc23", {"id": 3, "question": "What is it?", "answer": "116.0", "url": "u"}, "3"),
         # knoveleng/OlympiadBench

@@ -5,7 +5,7 @@ import pytest
 from code_rows import make
 
 from whet.errors import DataError
-from whet.tasks.code.prediction import CruxEval, problem_of, unsupported_reason
+from whet.tasks.code.prediction import CruxEval, Direction, problem_of, unsupported_reason
 from whet.tasks.code.python_literals import read_literal
 from whet.types import Verdict
 
@@ -122,6 +122,16 @@ def test_an_output_has_the_types_and_the_call_that_were_asked(text: str, note: s
 
 def test_an_assertion_of_another_output_is_wrong_whatever_its_arguments() -> None:
     assert CruxEval().score(GIVEN, "assert f('hel', 3) == 'lah'").verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("direction", ["input", "output"])
+@pytest.mark.parametrize("first", ["assert f(5) == [5, 25]", "assert f(5) == [5, 24]"])
+def test_two_assertions_in_one_line_are_no_answer(direction: Direction, first: str) -> None:
+    row = {"code": "def f(n):\n    return [n, n * n]", "input": "5", "output": "[5, 25]", "id": "0"}
+    text = f"{first} assert f(5) == [5, 25]"
+    for response in (text, f"```python\n{text}\n```", f"So {text}."):
+        score = CruxEval().score(problem_of(row, direction), response)
+        assert score.verdict is Verdict.NO_ANSWER, response
 
 
 def test_a_program_that_gives_the_output_in_another_type_does_not_give_it() -> None:

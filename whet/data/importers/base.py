@@ -153,6 +153,8 @@ class ParsedRow:
     responses: tuple[ImportedResponse, ...] = ()
     unsupported: str | None = None
     """Why the row cannot be graded here; such rows are left out and listed."""
+    unread: tuple[str, ...] = ()
+    """Fields of the row that the format does not know."""
 
     @property
     def has_replies(self) -> bool:
@@ -193,25 +195,47 @@ class RowFormat:
     read: Reader
 
     def parse(self, row: Mapping[str, Json]) -> ParsedRow:
-        """Read a row whose fields are known to match the format."""
-        names = [name.split("/") for name in (*self.required, *(self.optional or ()))]
-        for own, *others in names[: len(self.required)]:
-            if not row.keys() & {own, *others}:
-                raise DataError(f"has no field {own!r}; its fields are {', '.join(row)}")
-        known = [name for group in names for name in group]
-        for name in row if self.optional is not None else ():
-            if name not in (*known, INDEX) and not name.endswith("_pass_rate"):
-                raise DataError(
-                    f"has the unknown field {name!r}; known fields: "
-                    f"{', '.join(dict.fromkeys(known))}; for other columns use --map"
-                )
-        fields = Fields(row)
-        for own, *others in names:
+        """Read a row; a missing or an unknown field is refused."""
+        self._check_required(row)
+        if unknown := self._find_unknown(row):
+            raise DataError(
+                f"has the unknown field {unknown[0]!r}; known fields: "
+                f"{', '.join(dict.fromkeys(self._known))}; for other columns use --map"
+            )
+        return self.parse_known(row)
+
+    def parse_known(self, row: Mapping[str, Json]) -> ParsedRow:
+        """Read the fields that the format knows, and name the others; a missing one is refused."""
+        self._check_required(row)
+        unknown = self._find_unknown(row)
+        fields = Fields({name: value for name, value in row.items() if name not in unknown})
+        for own, *others in self._names:
             given = [name for name in others if name in row]
             if own not in row and given:
                 fields[own] = row[given[0]]
         parsed = self.read(fields)
-        return parsed if parsed.source_id else replace(parsed, source_id=fields.row_id(*IDS))
+        source_id = parsed.source_id or fields.row_id(*IDS)
+        return replace(parsed, source_id=source_id, unread=tuple(unknown))
+
+    @property
+    def _names(self) -> list[list[str]]:
+        return [name.split("/") for name in (*self.required, *(self.optional or ()))]
+
+    @property
+    def _known(self) -> list[str]:
+        return [name for group in self._names for name in group]
+
+    def _check_required(self, row: Mapping[str, Json]) -> None:
+        for own, *others in self._names[: len(self.required)]:
+            if not row.keys() & {own, *others}:
+                raise DataError(f"has no field {own!r}; its fields are {', '.join(row)}")
+
+    def _find_unknown(self, row: Mapping[str, Json]) -> list[str]:
+        known = {*self._known, INDEX}
+        is_any = self.optional is None
+        return [
+            name for name in row if not (is_any or name in known or name.endswith("_pass_rate"))
+        ]
 
 
 def user(*parts: str) -> tuple[Message, ...]:

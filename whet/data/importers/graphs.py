@@ -292,6 +292,8 @@ def graph_in(kind: str, question: str) -> dict[str, Json]:
     for pattern in (_EDGE, _EDGE_IN_WORDS, _BEFORE):
         edges += [[int(part) for part in match if part] for match in pattern.findall(asked)]
     last = _LAST.search(asked)
+    if last is None and not edges:
+        raise DataError(f"the question should name nodes or edges of a graph, not {show(question)}")
     largest = max((node for edge in edges for node in edge[:2]), default=-1)
     weights = {int(a): int(b) for a, b in _WEIGHT.findall(asked)} if kind == "triplet" else {}
     nodes = max(int(last[1]) if last else 0, largest, *weights, 0) + 1
@@ -331,6 +333,8 @@ def _substructure(asked: str) -> dict[str, Json]:
     last = re.search(r"numbered from a to ([a-z])", asked)
     numbers = [int(number) for number in _LAST.findall(asked)]
     nodes = max([*numbers, *(node for edge in edges for node in edge), 0]) + 1
+    if not numbers and not edges:
+        raise DataError(f"the question should name nodes or edges of a graph, not {show(asked)}")
     size = ord(last[1]) - ord("a") + 1 if last else 1
     pattern: Json = {"nodes": size, "edges": [[a, b] for a, b in letters]}
     graph: dict[str, Json] = {"nodes": nodes, "edges": [[a, b] for a, b in edges]}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from whet.answers.final_answer import match_braces
 from whet.data.importers.base import (
@@ -44,7 +45,8 @@ def read_fields(
 
 
 def olympiadbench(row: Fields) -> ParsedRow:
-    """Read several answers, and the absolute error allowed."""
+    """Read several answers, and the absolute error allowed. A question with a picture is left
+    out."""
     parts = [row.optional_text("context"), row.text("question")]
     allowed: dict[str, Json] = {"error": row.amount("error")} if row.get("error") else {}
     question = "\n\n".join(part for part in parts if part)
@@ -52,7 +54,9 @@ def olympiadbench(row: Fields) -> ParsedRow:
     answers = row.texts("final_answer") if is_list else [row.scalar("final_answer")]
     given = row.get("solution")
     solutions = given if isinstance(given, list) else [given]
-    return math_problem(question, *answers, payload=allowed, solutions=solutions)
+    parsed = math_problem(question, *answers, payload=allowed, solutions=solutions)
+    has_image = any(row.get(f"image_{number}") for number in range(1, 6))
+    return replace(parsed, unsupported="the question has a picture") if has_image else parsed
 
 
 def deepmath(row: Fields) -> ParsedRow:

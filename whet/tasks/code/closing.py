@@ -207,7 +207,8 @@ def _sentences(text: str) -> Iterator[str]:
         spans.append(line)
     for span in spans:
         sentence = _NEXT.split(span)[-1]
-        if len(sentence) <= _MAX_SENTENCE:
+        has_two_assertions = _QUOTED.sub("x", sentence).count("assert ") > 1
+        if len(sentence) <= _MAX_SENTENCE and not has_two_assertions:
             check = _CHECK.search(sentence)
             if check and _is_plain(check[0]):
                 sentence = sentence[: check.start()]

@@ -68,6 +68,7 @@ class IFEval(FileTask):
     has_worked_solutions = True
     name = "ifeval"
     has_one_answer = False
+    has_unrelated_answers = True
     config: IFEvalConfig
 
     def score(self, problem: Problem, text: str) -> Score:
