@@ -15,9 +15,7 @@ from pydantic import Field
 
 from whet.config import CONSTANT, Config
 from whet.tasks.math import tree
-from whet.tasks.math.corners import corner_points, has_jump
-from whet.tasks.math.precision import count_digits, is_close, is_equal_at, is_real
-from whet.tasks.math.residues import agree_at_whole_numbers
+from whet.tasks.math.corners import agree_at_whole_numbers, corner_points, has_jump
 from whet.tasks.math.tree import Node
 from whet.tasks.math.value_at_point import (
     CONTEXT,
@@ -26,6 +24,10 @@ from whet.tasks.math.value_at_point import (
     TOLERANCE,
     NoValueError,
     Number,
+    count_digits,
+    is_close,
+    is_equal_at,
+    is_real,
     value,
 )
 

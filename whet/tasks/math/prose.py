@@ -28,11 +28,15 @@ from whet.answers.sentences import (
     last_line,
 )
 from whet.tasks.math.beside import is_operand, negated
-from whet.tasks.math.display import cut_display_end, last_display
 from whet.tasks.math.lexer import time_of
 from whet.tasks.math.meaning import cut_remark, cut_words_again, is_restated, meaning_of
 from whet.tasks.math.parser import readings
-from whet.tasks.math.plain_formula import closing_formula, closing_number_word
+from whet.tasks.math.plain_formula import (
+    closing_formula,
+    closing_number_word,
+    cut_display_end,
+    last_display,
+)
 from whet.tasks.math.respelling import normal
 from whet.tasks.math.tree import symbols
 from whet.tasks.math.words import COMMENT, IS_FALSE, SCALES, UNIT_WORDS
@@ -199,8 +203,7 @@ def _in_items(text: str) -> Span | None:
 
 
 def _in_object(text: str) -> Span | None:
-    """Find the answer in a JSON object that ends the response; empty unless exactly one key has
-    it."""
+    """Find the answer in a JSON object that ends the response; empty unless one key has it."""
     whole = _OBJECT.search(text, max(0, len(text) - MAX_LINE))
     if whole is None:
         return None
@@ -264,8 +267,7 @@ def _unless_operand(text: str, line: Span, answer: Span, *, is_marked: bool) -> 
 
 
 def _unless_hedged(text: str, line: Span, answer: Span, sentence_end: int) -> Span:
-    """Return the answer; the whole line if it is hedged or corrected, and an empty span if
-    denied."""
+    """Return the answer; the whole line if it is hedged or corrected, nothing if it is denied."""
     end = answer.start + len(text[answer.start : answer.end].rstrip(" ?*$"))
     if is_denied(text, answer.start, end) or _ROUGHLY.match(text, end):
         return replace(line, text="")
@@ -311,10 +313,7 @@ def _choose_last(line: Span) -> Span | None:
 
 
 def _is_on_a_part(text: str, before: Span, last: Span) -> bool:
-    """Whether the last piece only names a property of a number in the piece before it.
-
-    `It is 7/113, and 113 is prime.`
-    """
+    """Whether the last piece only names a property of the one before: `7/113, and 113 is prime`."""
     is_part = re.search(rf"(?<![0-9]){re.escape(last.text.strip())}(?![0-9])", before.text)
     return is_part is not None and _ON_A_PART.match(text, last.end) is not None
 
