@@ -37,7 +37,7 @@ EVASIVE = (
     "|response|reply|verdict|judge?ment|notion|inkling|hint|certainty|matter|need|reason|evidence"
     "|thanks|thank you|worries|telling|way (?:to|of) (?:know|tell|say)(?:ing)?|one (?:knows|can)"
 )
-"""What `no` belongs to where it is no answer: `no idea`."""
+"""Before one of these words, `no` is not an answer: `no idea`."""
 CONTRACTION = r"n['’]t\b"
 
 
@@ -69,12 +69,12 @@ _POINTS_ON = re.compile(
 
 
 def points_on(line: str) -> bool:
-    """Whether a line only points to what stands below it: `the parents are as follows.`"""
+    """Whether a line only points to what follows: `the parents are as follows.`"""
     return _POINTS_ON.fullmatch(line) is not None and not is_doubtful(line)
 
 
 def names_nothing(line: str) -> bool:
-    """Whether a line doubts what it says, or only points to what stands below it."""
+    """Whether a line doubts what it says, or only points to what follows."""
     return is_doubtful(line) or _POINTS_ON.fullmatch(line) is not None
 
 
@@ -100,9 +100,9 @@ _DENIED_ABOVE = re.compile(
     r"[ \t:*]*\n[\s*$`#\[\\]*\Z",
     re.IGNORECASE,
 )
-"""So does a sentence that goes on in the next line: `The answer is not:`."""
+"""The same for a sentence that continues on the next line: `The answer is not:`."""
 _SIGNS = re.compile(r"[\s*$`#\[\\]*")
-"""All that may stand between such a sentence and the answer in its line."""
+"""What may separate such a sentence from the answer on its line."""
 _SUPPOSED = re.compile(
     r"(?:\A|[.;:!?\n])[\s*]*(?:(?:so|but|now|and),? )?(?:"
     r"(?:(?:if(?! (?:we|you|I)\b)|suppose|supposing|assume|assuming|let(?! us)(?!['’]s)|unless"
@@ -163,7 +163,7 @@ _WORDS_WINDOW = 80
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
-    """Whether the sentence around an answer, end exclusive, says that it is none.
+    """Whether the sentence around an answer, end exclusive, denies it.
 
     It may deny the answer, doubt it, only suppose it, or give it as a bound.
 
@@ -307,13 +307,13 @@ _HELP = re.compile(
     r"[^\n?\[]*\?|let me know if you(?: want| need| would like|['’]d like)\b[^\n?\[]*)[\s.!*_]*",
     re.IGNORECASE,
 )
-"""A sentence behind an answer that only offers help."""
+"""A sentence after an answer that only offers help."""
 _NUMBER_OR_ASKS = re.compile("[0-9?]")
 _SENTENCE_START = re.compile(r"(?:(?<=[.!]) |\n|(?=[∎■✓✅<]))[\s*_]*(?=\S)")
 _NO_REMARK = re.compile(
     rf"[0-9?]|{any_of(TURN, FALSE, DENIAL, 'no|but|mistake|error')}|{CONTRACTION}", re.IGNORECASE
 )
-"""With it a sentence behind an answer is more than a remark."""
+"""A sentence with one of these, after an answer, is more than a remark."""
 _MAX_REMARK = 300
 _ASIDE = re.compile(r"(?<=[^:\s])[ \t*_]*\n\s*[*_]{0,2}\((\w[^()\[\]\n\"'`=]*)\)[*_]{0,2}\.?\Z")
 """A last line all in brackets."""
@@ -322,7 +322,7 @@ _NO_ASIDE = re.compile(
     + r"|\?",
     re.IGNORECASE,
 )
-"""With it a line in brackets is more than a remark."""
+"""A line in brackets with one of these is more than a remark."""
 
 
 def cut_remarks(text: str) -> str:

@@ -45,9 +45,9 @@ _HIDDEN = re.compile(
     r"|(?:^|(?<=\n))[ \t]*(?:%|\[//\]:)[^\n]*|(?<=\})\$?\$?[.,]?[ \t]+%[^\n]*",
     re.DOTALL,
 )
-"""What Markdown or LaTeX does not show, or strikes out; behind a number `%` means percent."""
+"""What Markdown or LaTeX does not show, or strikes out; after a number `%` means percent."""
 _COMMENT = re.compile(r"%(?<!\S%)")
-"""A percent sign behind a space: only such a one may start a comment."""
+"""A percent sign after a space; no other starts a comment."""
 _HIDING = ("<!--", "\\iffalse", "~~", "[//]:")
 _OWN_LINE = re.compile(
     r"\n[ \t*>_`$\-•]*+(?:"
@@ -81,7 +81,7 @@ _DRESS = " \t\r*$`#"
 _MAY_END_LEAD = f"{_DRESS}\n:："
 _MAX_CLIMB = 8
 _GOES_ON = re.compile(r"[$*`]*[ ][*]*[a-z]")
-"""The sentence that an answer starts goes on behind it."""
+"""The sentence that begins with an answer continues after it."""
 _SUSPECT = DISOWNING | RETREATING
 _WIDE = re.compile("[一-鿿≠]")
 _AHEAD = re.compile(r"\b(?:following|below|next)\b", re.IGNORECASE)
@@ -100,7 +100,7 @@ class Span:
     strength: int = 0
 
     def shift(self, offset: int) -> "Span":
-        """Give the same piece its place in a text that has this one `offset` characters in."""
+        """Move the piece by `offset` characters, as in a text that contains this one."""
         if not offset:
             return self
         return replace(self, start=self.start + offset, end=self.end + offset)
@@ -245,7 +245,7 @@ def _is_plain(text: str) -> bool:
 def _find_unmarked(text: str) -> Span | None:
     """Find what ends a text without marks: its last fenced block, or the end of its last line.
 
-    None where its last line says that there is no answer.
+    None if its last line says that there is no answer.
     """
     text = text.rstrip()
     closing = text.rfind("```", max(len(text) - _MAX_TAIL, 0))
@@ -277,7 +277,7 @@ def _find_finals(text: str) -> list[Span]:
 def _find_lines(text: str, offset: int) -> list[Span]:
     """List the lines that are an answer, or announce one; rows of a list or table are one."""
     finals: list[Span] = []
-    text = f"\n{text}"  # so that every line starts behind a line break
+    text = f"\n{text}"  # so that every line follows a line break
     for match in _OWN_LINE.finditer(text):
         content = match["marked"] or match["heading"] or match[0][1:]
         strength = bool(match["heading"]) + 2 * bool(match["marked"]) + bool(match["final"])
@@ -388,7 +388,7 @@ def _last_box_command(text: str) -> re.Match[str] | None:
 
 
 def match_braces(text: str, start: int = 0) -> dict[int, int]:
-    """Match every opening brace with the one that closes it; escaped braces are none."""
+    """Match every opening brace with the one that closes it; escaped braces do not count."""
     closing: dict[int, int] = {}
     waiting: list[int] = []
     for match in _BRACE.finditer(text, start):

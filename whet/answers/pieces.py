@@ -1,4 +1,4 @@
-"""List what the last sentence of a text states: the pieces behind its verbs, signs and arrows, each
+"""List what the last sentence of a text states: the pieces after its verbs, signs and arrows, each
 up to a comma, a bracket or a reason. Which of them can be an answer its task decides.
 """
 
@@ -85,7 +85,7 @@ def last_sentence(text: str) -> str | None:
 
 
 def _is_disclaimed(sentence: str) -> bool:
-    """Whether a sentence gives what others say, or says in brackets that it is none."""
+    """Whether a sentence quotes others, or denies the answer in brackets."""
     aside = set(" ".join(_IN_BRACKETS.findall(sentence)).lower().split())
     is_taken_back = not (DISOWNING | RETREATING).isdisjoint(aside)
     return is_taken_back or bool(_UNEQUAL.search(sentence) or _OTHERS.search(sentence))

@@ -1,4 +1,4 @@
-"""Read what a text says in words: behind a mark, in its last line, after a verb; and its formulas
+"""Read what a text says in words: after a mark, in its last line, after a verb; and its formulas
 and numbers, in order. `final_answer` finds tags and boxes.
 """
 

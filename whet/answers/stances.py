@@ -15,9 +15,9 @@ Stance = Literal["denied", "replaced", "confirmed", "turned"]
 _Words = tuple[str, ...]
 
 _MAX_REACH = 200
-"""Farther from an answer a pronoun stands for something else."""
+"""Beyond this distance from an answer, a pronoun no longer refers to it."""
 _NEAR = 5
-"""A predicate is judged by so many words."""
+"""Only this many words of a predicate are looked at."""
 
 # What a clause is about.
 _ANSWERS = to_stems(
@@ -49,7 +49,7 @@ _OTHERS = to_stems(
     " previously draft first initially if any would many they careless swap replace add remove take"
     " with larger smaller opposite naive tempting"
 )
-"""What is spoken of besides the answer: a pronoun in the next clause may stand for it."""
+"""Other things that a response speaks of; a pronoun in the next clause may refer to one."""
 _MODIFIERS = to_stems("i we you given stated here in on from clearly now then")
 """What may follow the name of an answer; with another word it is the name of another thing."""
 _VAGUE = to_stems("line claim conclusion proposal suggestion attempt guess estimate")
@@ -71,7 +71,7 @@ _REMOVAL = (
 _NOT = to_stems(_NEGATION)
 _FAILS = to_stems(_FAILURE)
 _FLAWS = to_stems(_FLAW)
-"""What an answer that stands does not do, and what it is not and does not have."""
+"""What a valid answer does not do, is not, and does not have."""
 _BREAKS = to_stems(_BREACH)
 _RULES = to_stems(
     "clue condition constraint rule requirement equation statement limit everything all it"
@@ -89,7 +89,7 @@ _SUITS = to_stems(
     " optimal complete best quite exist exact ask want path minimal maximal admissible consistent"
     " solve yet case enough"
 )
-"""What an answer that does not stand does not do, and is not."""
+"""What an invalid answer does not do, and is not."""
 _SELVES = to_stems("it so what this that")
 _EQUALS = to_stems("be equal to x n")
 _HARMLESS = to_stems(

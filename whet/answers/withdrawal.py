@@ -1,4 +1,4 @@
-"""Sentences that disown an answer: those that lead to it and those behind it.
+"""Sentences that disown an answer: those that lead to it and those after it.
 
 Before an answer it may be denied, given as someone else's or offered for choice. Behind it it may
 be called wrong, taken back or left to the reader. The rules look for what a sentence is built of:
@@ -49,7 +49,7 @@ RETREATING = _NEGATIONS | _with_stops(
     " ".join(CUES) + " mind marked trusted believed relied accepted submitted guessing leave pick"
     " crossed decide choose alternatively equally any well whichever"
 )
-"""Without one of these a sentence behind an answer takes nothing back."""
+"""A sentence after an answer that has none of these takes nothing back."""
 OF = (" of", " of the", " in", " from", " among")
 
 _THING = (
@@ -78,7 +78,7 @@ _LEFT_OPEN = re.compile(
     r"|is (?:right|correct|true|accepted|expected|wanted|preferred|better|best)))\b",
     re.IGNORECASE,
 )
-"""It says that there is no answer, or leaves open which one holds."""
+"""Says that there is no answer, or leaves open which one holds."""
 _GOES_ON = re.compile(
     r":|\n\s*\S|[0-9\[]|\b(?:answer|it|result|value|solution) (?:is|should|must|returns|gives)\b",
     re.IGNORECASE,
@@ -134,7 +134,7 @@ def _find_denials(tail: str, *, is_predicate: bool = False, value: str = "") -> 
 
 
 def takes_back_all(line: str, *, is_alone: bool) -> bool:
-    """Whether a last line says that there is no answer, or takes back what stands above it.
+    """Whether a last line says that there is no answer, or takes back what is above it.
 
     One that is alone has nothing to take back. A line that goes on may give another answer.
     """
@@ -178,7 +178,7 @@ _OTHER_TURNED = re.compile(
     rf"(?:\b(?:the|it|that){_RESULT} {_BECOMES}|\bit becomes |[.:\n] ?(?=[*`]*\[)){_VALUE}\Z",
     re.IGNORECASE,
 )
-"""At the end behind an answer and a turn it gives another."""
+"""After an answer and a turn, at the end, this gives another answer."""
 _PARTLY = re.compile(
     r"\A\W{0,12}(?:correction|erratum|edit|on second thoughts?"
     r"|(?:hmm+|wait|no|oops)\W{1,3}(?:replace|remove|drop|swap|leave out))\b"
@@ -187,7 +187,7 @@ _PARTLY = re.compile(
     r"|necessary)\b)",
     re.IGNORECASE,
 )
-"""Right behind an answer it takes back a part."""
+"""Right after an answer, this takes back a part of it."""
 _LEFT_OUT = re.compile(
     r"\b(?:should|must|do|does|can|could)(?: not|n['’]t|not)\b"
     r"|\b(?:leave|drop|remove|delete|superfluous)\b",
@@ -273,7 +273,7 @@ _SOURCE = (
     "table|text|passage|problem|question|clue|statement|rule|data|row|column|chart|formula|theorem"
     "|equation|definition|code|program|function|output|task|prompt|puzzle|sentence|line"
 )
-"""What these say is no one's answer."""
+"""What these say is not a person's answer."""
 _OPINION = (
     r"(?:answer|say|claim|believe|think|accept|conclude|trust|endorse|submit|agree|recommend|mean)"
 )
@@ -332,7 +332,7 @@ _CLAUSE = re.compile(
     r"(?<!thing)(?<!\ball),? (?:but|so|thus|hence|therefore|then|rather|instead)\b"
     r"(?! (?:of|than)\b)|;|[.!?] "
 )
-"""What stands between clauses, of which the last leads to the answer."""
+"""What separates clauses, the last of which leads to the answer."""
 
 
 _DENYING = to_stems("unless lest avoid nor reject abandon dismiss formerly except versus without")

@@ -138,7 +138,7 @@ def is_operand(text: str, answer: Span, *, is_marked: bool) -> bool:
 
 
 def _relates(before: str, answer: Span) -> bool:
-    """Whether a preposition leads to a number behind a mark, so that it is not what is stated."""
+    """Whether a preposition leads to a number after a mark, so that it is not what is stated."""
     clause = _CLAUSE.split(before)[-1]
     if _OF.search(clause):
         return _MEASURE_OF.search(clause) is None
@@ -148,7 +148,7 @@ def _relates(before: str, answer: Span) -> bool:
 
 
 def _goes_on(answer: Span, rest: str) -> bool:
-    """Whether what follows a number behind a mark is arithmetic, an ending or a comparison."""
+    """Whether what follows a number after a mark is arithmetic, an ending or a comparison."""
     if modulus := _REMAINDER.match(rest):
         digits = re.sub(r"[^0-9]", "", answer.text)
         return digits == "" or int(modulus[1]) <= int(digits[:12])
