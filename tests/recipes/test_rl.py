@@ -12,7 +12,6 @@ from whet.data.problems import load_problems, write_problems
 from whet.engine.base import SamplingParams
 from whet.evals.summary import EvalSummary
 from whet.grading.grader import Grader
-from whet.grading.limits import GradingConfig
 from whet.models.source import ModelSource
 from whet.pipeline.report import write_pipeline_results
 from whet.recipes.rl import RLConfig, build_request, sampling_at, step_metrics
@@ -614,7 +613,7 @@ def wordy_session(folder: Path, micro_batch_tokens: int) -> Session[RLConfig]:
         run=RunStore(folder, lock=None),
         task=Wordy(),
         policy=tiny_policy(),
-        grader=Grader(Wordy(), GradingConfig(workers=0)),
+        grader=Grader(Wordy()),
         clock=Clock(),
     )
 

@@ -20,6 +20,7 @@ group_size = 8
 sampling = {{ max_tokens = 24 }}
 validation = {{ every = 0 }}
 algo = {{ kl_coef = 0.01 }}
+grading = {{ workers = 0 }}
 """
 
 

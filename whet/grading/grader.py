@@ -20,7 +20,14 @@ from typing import TypeVar
 
 from whet.errors import DataError, TrainError
 from whet.grading.limits import GradingConfig, extend_wall_limit
-from whet.grading.worker_pool import BatchGraded, WorkerDied, WorkerPool, WorkerState, encode_batch
+from whet.grading.worker_pool import (
+    BatchGraded,
+    WorkerDied,
+    WorkerPool,
+    WorkerState,
+    describe_setup,
+    encode_batch,
+)
 from whet.tasks.base import Task, grade_safely, is_builtin, make_unscored, score_failure
 from whet.types import Problem, Score, Verdict
 
@@ -68,7 +75,11 @@ class BatchSizer:
 
 
 class Grader:
-    """Grades responses to problems of one or several tasks; `Problem.task` names the task."""
+    """Grades responses to problems of one or several tasks; `Problem.task` names the task.
+
+    Its processes start when it is entered, or at the first response, so that one that is never used
+    leaves none behind.
+    """
 
     def __init__(
         self,
@@ -76,7 +87,7 @@ class Grader:
         limits: GradingConfig | None = None,
         num_responses: int | None = None,
     ) -> None:
-        """Start the workers; `num_responses` is the expected number, if known."""
+        """Grade under `limits`; `num_responses` is the expected number, if known."""
         listed = tasks if isinstance(tasks, Sequence) else [tasks]
         subtasks = [subtask for task in listed for subtask in task.subtasks]
         longest = max((task.max_seconds for task in subtasks), default=0.0)
@@ -85,7 +96,8 @@ class Grader:
         self.workers = _num_workers(subtasks, self.limits)
         if num_responses is not None and num_responses <= FEW_RESPONSES:
             self.workers = min(self.workers, 1)
-        self._pool = WorkerPool(subtasks, self.limits, self.workers) if self.workers else None
+        self._setup = describe_setup(subtasks, self.limits) if self.workers else None
+        self._pool: WorkerPool | None = None
         self._numbers = count()
         self._is_grading = False
         self._queue: deque[GradingJob] = deque()
@@ -102,13 +114,18 @@ class Grader:
         """Workers that were killed or died, each replaced."""
 
     def __enter__(self) -> "Grader":
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _start(self) -> None:
+        if self._setup is not None and self._pool is None:
+            self._pool = WorkerPool(self._setup, self.limits, self.workers)
+
     def close(self) -> None:
-        """End the grading processes."""
+        """End the grading processes; the next response would start others."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -126,6 +143,7 @@ class Grader:
         assert not self._is_grading, (
             "an earlier call of grade is neither read to its end nor closed"
         )
+        self._start()
         self._is_grading = True
         keys: dict[int, K] = {}
 

@@ -92,12 +92,8 @@ class _Channel:
 class WorkerPool:
     """Workers in slots 0, 1, …, forked by a server with the tasks loaded."""
 
-    def __init__(self, tasks: Sequence[Task], limits: GradingConfig, num_workers: int) -> None:
-        setup = {
-            "user_files": loaded_files(map(type, tasks)),
-            "limits": limits.model_dump(),
-            "tasks": [_describe_task(task) for task in tasks],
-        }
+    def __init__(self, setup: dict[str, Json], limits: GradingConfig, num_workers: int) -> None:
+        """Start the server with what `describe_setup` gave for these limits."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(  # noqa: S603 - our own interpreter and our own words
@@ -237,6 +233,15 @@ def _read_scores(slot: int, text: bytes) -> BatchGraded:
     return BatchGraded(
         slot=slot, scores=scores, seconds=message["seconds"], state=WorkerState(message["state"])
     )
+
+
+def describe_setup(tasks: Sequence[Task], limits: GradingConfig) -> dict[str, Json]:
+    """Describe what a server loads; an error says why a task cannot be sent to it."""
+    return {
+        "user_files": [*loaded_files(map(type, tasks))],
+        "limits": limits.model_dump(mode="json"),
+        "tasks": [_describe_task(task) for task in tasks],
+    }
 
 
 def _describe_task(task: Task) -> dict[str, Json]:

@@ -181,7 +181,7 @@ def _report(
             curve
             for name, run in runs.items()
             for curve in read_curves(name, stages[name].curves, run)
-            if is_varied([curve])
+            if is_varied([curve]) or curve.name in _own_titles(stages[name])
         ),
         samples=tuple(
             sample
@@ -322,6 +322,11 @@ def _stage_time(name: str, seconds: float, run: RunStore) -> StageTime:
         totals[phase] = sum(read_number(row[phase]) for row in attempts)
     phases = {phase: totals[phase] for phase in TIME_PHASES if totals.get(phase, 0.0) > 0}
     return StageTime(name=name, seconds=seconds, phases=phases)
+
+
+def _own_titles(stage: StageConfig) -> set[str]:
+    """Name the curves that a kind of stage adds: they are drawn even if they are flat."""
+    return {title for title, _ in stage.curves.values()}
 
 
 def _facts(runs: Mapping[str, RunStore]) -> dict[str, str]:

@@ -193,51 +193,48 @@ def rl(cfg: RLConfig, run: RunStore) -> None:
     problems = load_training_problems(cfg, task)
     precheck(task, problems, cfg.grading)
     session = open_session(cfg, run, task=task)
-    with session.grader:
-        problem_sampler = build_problem_sampler(cfg, session.filter_trainable(problems))
-        policy = session.policy
-        trainer = RLTrainer(
-            policy,
-            check_exactness(cfg.algo, policy, run, lag=cfg.lag),
-            cfg.train,
-            max_tokens=cfg.sampling.max_tokens,
-            steps=cfg.steps,
-            critic=cfg.critic,
-        )
-        queue = build_queue(session, problem_sampler)
-        guard = CollapseGuard(
-            cfg.guard, run, trainer.learner, cfg.validation, on_restore=queue.drop
-        )
-        empty_limit = EmptyStepLimit()
-        manager = session.build_checkpoint_manager(
-            trainer.learner,
-            stateful={
-                "feed": problem_sampler,  # the key in stored checkpoints
-                "batches": queue,
-                "empty_steps": empty_limit,
-                "baseline": trainer.baseline,
-            },
-            guard=guard,
-            critic=trainer.critic,
-        )
-        with open_loop(session, manager, COLUMNS) as loop:
-            for step in loop:
-                policy.publish(step)
-                groups = queue.take(step)
-                result = trainer.step(
-                    groups,
-                    dynamic_sampling=cfg.dynamic_sampling,
-                    temperature=sampling_at(cfg, step).temperature,
-                    seed=derive(cfg.seed, "update", step),
-                    clock=session.clock,
-                )
-                run.write_rollouts("train", step + 1, groups)
-                queue.join()
-                problem_sampler.observe(groups)
-                metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
-                loop.log(step, metrics | problem_sampler.metrics(step))
-                empty_limit.check(result.is_empty)
-                loop.end_step(step)
+    problem_sampler = build_problem_sampler(cfg, session.filter_trainable(problems))
+    policy = session.policy
+    trainer = RLTrainer(
+        policy,
+        check_exactness(cfg.algo, policy, run, lag=cfg.lag),
+        cfg.train,
+        max_tokens=cfg.sampling.max_tokens,
+        steps=cfg.steps,
+        critic=cfg.critic,
+    )
+    queue = build_queue(session, problem_sampler)
+    guard = CollapseGuard(cfg.guard, run, trainer.learner, cfg.validation, on_restore=queue.drop)
+    empty_limit = EmptyStepLimit()
+    manager = session.build_checkpoint_manager(
+        trainer.learner,
+        stateful={
+            "feed": problem_sampler,  # the key in stored checkpoints
+            "batches": queue,
+            "empty_steps": empty_limit,
+            "baseline": trainer.baseline,
+        },
+        guard=guard,
+        critic=trainer.critic,
+    )
+    with session.grader, open_loop(session, manager, COLUMNS) as loop:
+        for step in loop:
+            policy.publish(step)
+            groups = queue.take(step)
+            result = trainer.step(
+                groups,
+                dynamic_sampling=cfg.dynamic_sampling,
+                temperature=sampling_at(cfg, step).temperature,
+                seed=derive(cfg.seed, "update", step),
+                clock=session.clock,
+            )
+            run.write_rollouts("train", step + 1, groups)
+            queue.join()
+            problem_sampler.observe(groups)
+            metrics = step_metrics(cfg, groups, step) | result.metrics | queue.metrics()
+            loop.log(step, metrics | problem_sampler.metrics(step))
+            empty_limit.check(result.is_empty)
+            loop.end_step(step)
     finish_training(run, manager, **count_stream_groups(cfg, run))
 
 

@@ -91,34 +91,33 @@ def sft(cfg: SFTConfig, run: RunStore) -> None:
     model_seed = derive(cfg.seed, "model")
     texts = list_texts(rollouts, cfg.prompt)
     session = open_session(cfg, run, task=task, texts=texts, model_seed=model_seed)
-    with session.grader:
-        policy, clock = session.policy, session.clock
-        examples = make_examples(cfg, rollouts, policy)
-        validation = make_examples(cfg, held_out, policy, label="held out") if held_out else []
-        if cfg.epochs is not None:
-            cfg = cfg.model_copy(update={"steps": count_steps(cfg, len(examples))})
-            session = replace(session, cfg=cfg)
-            console.print(
-                f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
-            )
-        learner = policy.build_learner(cfg.train, steps=cfg.steps)
-        manager = session.build_checkpoint_manager(learner)
-        is_new = cfg.model.new is not None
-        if is_new and (words := describe_unseen(examples, manager.validator.problems, policy.chat)):
-            say(f"note: {words}")
-            run.log_event("note", said=words)
-        objective = sft_objective()
-        sampler = EpochSampler(examples, cfg.seed, name="sft")
-        with open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
-            for step in loop:
-                batch = set_loss_weights(sampler.batch_at(step, cfg.batch_size), token_mean)
-                with clock.measure("update"):
-                    metrics = learner.update(batch, objective)
-                if validation and cfg.validation.is_due(step + 1, cfg.steps):
-                    metrics["validation/loss"] = mean_loss(learner, validation)
-                    say(f"validation at step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
-                loop.log(step, metrics)
-                loop.end_step(step)
+    policy, clock = session.policy, session.clock
+    examples = make_examples(cfg, rollouts, policy)
+    validation = make_examples(cfg, held_out, policy, label="held out") if held_out else []
+    if cfg.epochs is not None:
+        cfg = cfg.model_copy(update={"steps": count_steps(cfg, len(examples))})
+        session = replace(session, cfg=cfg)
+        console.print(
+            f"{cfg.epochs:g} epochs of {len(examples):,} examples are {cfg.steps:,} steps"
+        )
+    learner = policy.build_learner(cfg.train, steps=cfg.steps)
+    manager = session.build_checkpoint_manager(learner)
+    is_new = cfg.model.new is not None
+    if is_new and (words := describe_unseen(examples, manager.validator.problems, policy.chat)):
+        say(f"note: {words}")
+        run.log_event("note", said=words)
+    objective = sft_objective()
+    sampler = EpochSampler(examples, cfg.seed, name="sft")
+    with session.grader, open_loop(session, manager, COLUMNS, every=STEPS_PER_LINE) as loop:
+        for step in loop:
+            batch = set_loss_weights(sampler.batch_at(step, cfg.batch_size), token_mean)
+            with clock.measure("update"):
+                metrics = learner.update(batch, objective)
+            if validation and cfg.validation.is_due(step + 1, cfg.steps):
+                metrics["validation/loss"] = mean_loss(learner, validation)
+                say(f"validation at step {step + 1:,}: loss {metrics['validation/loss']:.4f}")
+            loop.log(step, metrics)
+            loop.end_step(step)
     finish_training(run, manager)
 
 
