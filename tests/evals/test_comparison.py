@@ -155,6 +155,22 @@ def test_a_gain_that_one_seed_shows_and_three_deny_is_not_clear() -> None:
     assert together.minimum_detectable > together.difference.mean
 
 
+def test_the_interval_of_two_arms_of_seeds_is_worked_by_hand() -> None:
+    # Before: one seed, 0 everywhere. After: seeds .2 and .6 on both problems and no residual.
+    # Problems differ by nothing, seeds' means have a variance of .08, their mean .04 = own. The
+    # weight of its two halves is sqrt(.75 * .04^2 + .25 * .04^2) = .04, with one degree of freedom.
+    spread = spread_of_difference(np.zeros((1, 2)), np.array([[0.2, 0.2], [0.6, 0.6]]))
+    assert spread.variance == pytest.approx(0.04)
+    assert spread.df == pytest.approx(1.0)
+    # With offsets of .1 the residual of the mean is .01: own is .04 - .01 = .03, the weight
+    # sqrt(.75 * .03^2 + .25 * .04^2) = .03279. The problems' differences .3 and .5 have a variance
+    # of .02, their mean .01. df = (.03 + .01)^2 / (.03279^2 + .01^2) = 1.361.
+    after_SP = np.array([[0.2, 0.2], [0.4, 0.8]])
+    spread = spread_of_difference(np.zeros((1, 2)), after_SP)
+    assert spread.variance == pytest.approx(0.04)
+    assert spread.df == pytest.approx(0.04**2 / (0.001075 + 0.0001))
+
+
 def test_models_are_compared_by_f1_where_that_is_the_score() -> None:
     # Two problems in three have an error. Always "an error" is right on these and F1 is 0; half
     # right on either is an F1 of .5, though fewer answers are right.

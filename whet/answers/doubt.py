@@ -2,8 +2,8 @@
 or follow it.
 
 The words come in groups, and each reader picks the groups it uses. A group is a pattern of words
-with bars between them, to be matched without regard to case. The regular expressions have nothing
-to backtrack into.
+with bars between them, matched without regard to case. The regular expressions backtrack over a
+bounded length only.
 """
 
 import re
@@ -27,7 +27,7 @@ ROUGH = "about|approximately|approx|roughly|around|nearly|almost"
 BOUND = "than|at (?:the )?(?:very )?(?:least|most)|up to|exceed(?:s|ing)?"
 """The number is a limit."""
 SUPPOSED = "suppose|supposing|assume|assuming|impossible|untrue|unlikely|anything but|far from"
-"""The answer is only looked at, or ruled out."""
+"""The answer is only being considered, or ruled out."""
 LEADING = "therefore|thus|hence|then|so|now|simply|just|indeed|clearly|finally|exactly|equal to"
 """Between a verb and the answer that it states: `is therefore 7`."""
 REFERENCE = "gold|golden|reference"

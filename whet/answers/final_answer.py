@@ -2,7 +2,7 @@
 
 This is the one reader of tags, boxes and last lines; each task decides which of them it accepts,
 which is the strongest, and what the text of one means. `sentences` reads answers in words. Every
-function reads the text a bounded number of times, and no regular expression backtracks.
+function reads the text a bounded number of times, and backtracks over a bounded length only.
 """
 
 import re

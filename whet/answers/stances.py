@@ -1,4 +1,4 @@
-"""Tell what a clause beside an answer says of it.
+"""Decide whether a clause next to an answer denies or confirms it.
 
 A clause after an answer is about it where its subject is the answer, a word that stands for it, or
 the writer. It denies the answer by a negation or by a word of failure, but not by both. The lists
@@ -76,10 +76,10 @@ _BREAKS = to_stems(_BREACH)
 _RULES = to_stems(
     "clue condition constraint rule requirement equation statement limit everything all it"
 )
-"""What an answer must not break: breaking a tie or an assumption says nothing of it."""
+"""What an answer must not break: breaking a tie says nothing about the answer."""
 _COUNTS = to_stems("one two three both 1 2 3")
 _REMOVES = to_stems(_REMOVAL)
-"""What is done to an answer that does not stand; with another object it says nothing of it."""
+"""What is done to an answer that does not stand; with another object it says nothing about it."""
 _ALONE = _FAILS | _FLAWS | _REMOVES
 _TRUTHS = _FAILS | to_stems("right correct true answer solution work hold fit satisfy it possible")
 """What is said of an answer even where the clause before it has another subject."""
@@ -107,7 +107,7 @@ _VERBS = (_IS | _NOT | _ALONE | _BREAKS | _STANDS) | to_stems(
 )
 _VALUES_ALONE = to_phrases("no, none, never, nothing, false, invalid, impossible, not possible")
 _ATTRIBUTES = to_stems("said say thought wrote claim would could might may")
-"""With one of these as its verb an answer is somebody else's, or is only looked at."""
+"""With one of these as its verb, an answer is somebody else's, or is only being considered."""
 _ONLY = to_stems("what how only just merely but half")
 _TURNS = to_stems("wait hold hmm actually sorry edit update well oh oops no")
 _REVERSALS = to_phrases(
@@ -123,7 +123,7 @@ _SLIPS = (
     " confuse retract withdraw wrong mistaken doubt distrust miscalculate overcount lie random"
 )
 _ERRS = to_stems(_SLIPS)
-_WORK = to_stems("algebra arithmetic detail derivation proof")
+_WORK = to_stems("algebra arithmetic detail derivation proof say mention note add explain nothing")
 _REJECTS = to_stems("reject discard abandon drop strike scrap take")
 _LACKS = to_stems(
     "know tell sure certain confident believe think trust stand settle decide have find vouch rely"
@@ -157,17 +157,17 @@ _REASONS = ("because", "since", "if", "when", "unless", "until", "while")
 CUES = inflect(f"{_FAILURE} {_FLAW} {_BREACH} {_REMOVAL} {_SLIPS} {_CHANGES}") | frozenset(
     f"{_NEGATION} should ought up oops whoops erratum kidding nevermind ruled".split()
 )
-"""Without one of these a clause denies no answer that is not its subject."""
+"""A clause can deny an answer that is not its subject only if it has one of these."""
 STEMS = to_stems(" ".join(CUES))
 
 
 def judge(
     clause: Clause, before: Clause | None, *, is_predicate: bool = False, value: str = ""
 ) -> Stance | None:
-    """Tell what a clause after an answer says of it, from the clause and the one before it.
+    """Decide what a clause after an answer says about it, from the clause and the one before it.
 
-    With `is_predicate` the answer is the subject of the clause. `value` is the answer where it is
-    a whole number: what is said of another number says nothing of it.
+    With `is_predicate`, the answer is the subject of the clause. `value` is the answer if it is a
+    whole number, so that a clause about another number can be told apart.
 
     >>> from whet.answers.clauses import split_clauses
     >>> [judge(one, None) for one in split_clauses("It's wrong. It can't be larger. It holds.")]
@@ -233,7 +233,7 @@ def _is_corrected(words: _Words, before: Clause | None) -> bool:
 
 
 def _find_writer(words: _Words, before: Clause | None) -> _Words | None:
-    """Take what the writer says of themselves; None where a clause is not about them."""
+    """Return the words after `I` or `we`; None if a clause is not about the writer."""
     place = next((n for n, word in enumerate(words) if word not in _OPENERS), len(words))
     writers = [n for n, word in enumerate(words[: min(place, 4)]) if word in _WRITERS]
     if writers:

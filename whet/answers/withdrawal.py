@@ -1,9 +1,9 @@
 """Sentences that disown an answer: those that lead to it and those after it.
 
-Before an answer it may be denied, given as someone else's or offered for choice. Behind it it may
+Before an answer it may be denied, given as someone else's or offered for choice. After it, it may
 be called wrong, taken back or left to the reader. The rules look for what a sentence is built of:
 a word of denial with the answer, or a word that stands for it, as its object. `doubt` has the words
-right beside an answer. The regular expressions have nothing to backtrack into.
+right beside an answer. The regular expressions backtrack over a bounded length only.
 """
 
 import re

@@ -179,7 +179,7 @@ def describe_unseen(
     return (
         f"{count:,} of {len(problems):,} prompts of the split {problems[0].split} have tokens that "
         "no training example has, so a new model cannot read them: set model.max_pieces = 0, which "
-        "makes every character a token, or let the parts of a question stand apart"
+        "makes every character a token, or separate the parts of a question with spaces"
     )
 
 

@@ -103,6 +103,7 @@ x > -1 \text{ and } x < 1 :: (-1,1)
 n\equiv 1 \pmod 7 :: n\equiv 1 \pmod{7}
 5 million :: 5000000
 (-8)^{1/3} :: -2
+(-128)^{1/7} :: -2
 -\begin{pmatrix}1\\2\end{pmatrix} :: \begin{pmatrix}-1\\-2\end{pmatrix}
 \operatorname{lcm}(4,6) :: \text{lcm}(4,6)
 sinx :: \sin(x)

@@ -1,4 +1,4 @@
-"""The points where two expressions that agree elsewhere may differ: at the corners of |x - 100|, at
+"""Points at which two expressions that agree elsewhere may differ: at the corners of |x - 100|, at
 the jumps of ⌊n/365⌋, between and beside them, and far out.
 
 A site is an expression inside one of these, with the values at which it bends or jumps. Along a
@@ -308,7 +308,7 @@ def agree_at_whole_numbers(a: Node, b: Node) -> bool:
         return True
     for numbers in _list_numbers(names, longest, MAX_PARTS // len(parts)):
         try:
-            if _value(a, numbers) != _value(b, numbers):
+            if _exact_value(a, numbers) != _exact_value(b, numbers):
                 return False
         except NoValueError:
             continue
@@ -337,10 +337,10 @@ def _list_numbers(names: list[str], longest: int, max_rows: int) -> Iterator[_Nu
             yield dict.fromkeys(names, number)
 
 
-def _value(node: Node, numbers: _Numbers) -> int | Fraction:
+def _exact_value(node: Node, numbers: _Numbers) -> int | Fraction:
     if not node.args:
         return numbers[node.name] if node.kind == "symbol" else node.value
-    values = [_value(part, numbers) for part in node.args]
+    values = [_exact_value(part, numbers) for part in node.args]
     if node.kind == "add":
         return sum(values)
     if node.kind == "mul":

@@ -233,7 +233,7 @@ def is_equal_at(a: Node, b: Node, point: Substitution) -> bool:
 
 
 def _difference(a: Node, b: Node, point: Substitution, num_digits: int) -> tuple[Number, Number]:
-    """Give how far two values are apart, 0 if only in their last digits, and the larger size."""
+    """Return the distance of two values, 0 if it is rounding, and the larger of their sizes."""
     with CONTEXT.workdps(num_digits):
         left, right = value(a, point), value(b, point)
         size = max(abs(left), abs(right))
@@ -246,7 +246,7 @@ def is_close(left: Number, right: Number, limit: Number | None = None) -> bool:
 
 
 def _limit() -> Number:
-    """Give the size of what the last digits of the precision in use can show."""
+    """Return the relative rounding error at the current precision."""
     return CONTEXT.mpf(10) ** (SPARE_DIGITS - CONTEXT.dps)
 
 
