@@ -296,7 +296,8 @@ def strip_lead(line: str) -> str:
 _REMARK = re.compile(
     r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|\$?\\(?:(?:black)?square|Box|qed)\$?|q\.?e\.?d\.?|done"
     r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
-    r"|happy to [^\n]*|(?:sanity check|verification|check)\b[:—–-][^\n]*"
+    r"|you(?:['’]re| are) welcome\b[^\n]*|gern geschehen[^\n]*|happy to [^\n]*"
+    r"|(?:sanity check|verification|check)\b[:—–-][^\n]*"
     r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"
     r"|(?:this|that|it|everything)(?: all)? (?:checks out|works(?: out)?|fits|holds)\b[^\n]*"
     r"|<\|[a-z_]{1,20}\|>|</s>)[\s.!*_]*",

@@ -224,7 +224,8 @@ def _is_corrected(words: _Words, before: Clause | None) -> bool:
     words = _strip(words, _OPENERS - _WRITERS)
     if words[:2] == ("do", "not"):
         return _is_at(words, 2, _LACKS) and _names_answer(words[3:])
-    if _is_at(words, 0, _UNDOES) and (before is None or before.mark in _ENDS):
+    is_first = before is None or before.mark in _ENDS or before.words[0] in _TURNS
+    if _is_at(words, 0, _UNDOES) and is_first:
         return _is_at(words, 1, _OBJECTS - _CORE) or (
             words[1:2] == ("the",) and _is_at(words, 2, _OBJECTS)
         )

@@ -47,7 +47,7 @@ DISOWNING = _NEGATIONS | _with_stops(
 """Without one of these a lead disowns nothing: a check that costs little."""
 RETREATING = _NEGATIONS | _with_stops(
     " ".join(CUES) + " mind marked trusted believed relied accepted submitted guessing leave pick"
-    " crossed decide choose alternatively equally any well whichever"
+    " crossed decide choose alternatively equally any some one either well whichever"
 )
 """A sentence after an answer that has none of these takes nothing back."""
 OF = (" of", " of the", " in", " from", " among")
@@ -74,6 +74,7 @@ _LEFT_OPEN = re.compile(
     r"|leave (?:it|this|that|the (?:answer|choice|decision|matter|pick|rest))(?: up)? to"
     r" (?:you|the \w+|others)(?! (?:to (?:check|confirm|prove|show|verify|work)|as an exercise))"
     r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick"
+    r"|(?:one|any|some|either|all) of (?:these|them|the above) (?:is|are|must be|should be|will be)"
     r"|whichever(?: one)? (?:you|(?:the )?\w+ (?:likes?|accepts?|prefers?|wants?)"
     r"|is (?:right|correct|true|accepted|expected|wanted|preferred|better|best)))\b",
     re.IGNORECASE,

@@ -45,7 +45,7 @@ _EQUATION = rf"\(?({NUMBER})\)? ?([-+*/]) ?\(?({NUMBER})\)? ?= ?({NUMBER})"
 _STEP = re.compile(rf"{_EQUATION}(?:, ?left:(.*)| ?\(left:(.*)\)|[.])?", re.ASCII)
 _ROLL_BACK = re.compile(r"(?:roll )?back\b,? ?(?:left:(.*))?", re.ASCII)
 _ANSWER = re.compile(
-    r"(?:reach 24!\s*)?(?:(?:final|full|whole) )?(?:expression|answer|solution):(.*)",
+    r"(?:reach 24!\s*)?(?:(?:final|full|whole) )?(?:expression|answer|solution|答案)[:：](.*)",
     re.ASCII | re.IGNORECASE,
 )
 _DRESS = re.compile(
