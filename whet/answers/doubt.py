@@ -297,6 +297,7 @@ _REMARK = re.compile(
     r"[\s*_]*(?:[-*_—]{3,}|∎|■|✓|✅|\$?\\(?:(?:black)?square|Box|qed)\$?|q\.?e\.?d\.?|done"
     r"|(?:I )?hope (?:this|that|it) helps[^\n]*|(?:please )?let me know[^\n]*|feel free[^\n]*"
     r"|you(?:['’]re| are) welcome\b[^\n]*|gern geschehen[^\n]*|happy to [^\n]*"
+    r"|(?:have fun|good luck|tell me if|thanks|thank you|enjoy)\b[^\n]*"
     r"|(?:sanity check|verification|check)\b[:—–-][^\n]*"
     r"|(?:I|we)(?: have|['’]ve)?(?: also| now)? (?:double-)?(?:verified|checked)\b[^\n]*"
     r"|(?:this|that|it|everything)(?: all)? (?:checks out|works(?: out)?|fits|holds)\b[^\n]*"

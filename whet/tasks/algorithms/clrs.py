@@ -38,6 +38,8 @@ _PIECE = re.compile(
 _CLOSING = {"[": "]", "(": ")"}
 _NAMED = re.compile(r"\A\s*(?:index|position|node|vertex|key|value)\s+(-?[0-9.]+\s*)\Z")
 """A single number and what it is: `index 3`."""
+_DRESS = re.compile(r"\A\{(?=\s*\"\w)|(?<=\S)\}\Z|[$\"]|^[ \t]*[-*•][ \t]+", re.MULTILINE)
+"""What may be around a label and its output: a JSON object, dollar signs, bullets."""
 _EXPLANATION = re.compile(
     r"(?s)(?<=\S)\n\s*\n(?:[*_]*(?i:explanation|reasoning|reason|why|note)\b[*_]*:"
     r"(?!.*(?:\n\s*\n|[:=<\[]|boxed)).*"
@@ -103,10 +105,7 @@ class Clrs(GeneratedTask):
 
 
 def printout_of(text: str, label: str = "") -> Printout | None:
-    """Read `output` or `trace | output`; None if it is neither, or there is no output.
-
-    The label that the question ends with may be repeated: `median: 5`.
-    """
+    """Read `output` or `trace | output`, with its label or not; None if there is no output."""
     text = _NAMED.sub(r"\1", _strip_label(text, label) if label else text)
     before, bar, after = text.rpartition("|")
     trace = parse_items(before) if bar else None
@@ -118,14 +117,18 @@ def printout_of(text: str, label: str = "") -> Printout | None:
 
 def _strip_label(text: str, label: str) -> str:
     """Return what follows a label, or each of its parts; the text itself if it has no label."""
-    plain = text.replace("**", "").replace("=", ":").strip().removesuffix(".")
+    plain = text.replace("**", "").replace("=", ":").replace("\\", "")
+    plain = _DRESS.sub("", plain.strip().removesuffix(".")).strip()
     parts = [rf"{re.escape(name)}[ \t]*:[ \t]*" for name in label.split(", ")]
     lead = r"(?:[^\n]{0,200}\b(?:so|thus|hence|therefore),? (?:the )?)?"
     whole = re.fullmatch(rf"({lead}){re.escape(label)}[ \t]*:\s*(.*)", plain, re.DOTALL)
     if whole and not is_doubtful(whole[1]):
         return whole[2].strip("` ")
-    each = re.fullmatch(r"([^:]*?)[\s,;]*".join(parts) + "([^:]*)", plain[:_MAX_LABELLED])
-    return ", ".join(one.strip("` ") for one in each.groups()) if each else text
+    labelled = r"([^:]*?)(?:[\s,;]|\band\b)*".join(parts)
+    each = re.fullmatch(rf"((?:[^:]*\s)?){labelled}([^:]*)", plain[-_MAX_LABELLED:])
+    if each is None or is_doubtful(each[1]):
+        return text
+    return ", ".join(one.strip("` ") for one in each.groups()[1:])
 
 
 def parse_items(text: str) -> tuple[Item, ...] | None:
@@ -138,7 +141,6 @@ def parse_items(text: str) -> tuple[Item, ...] | None:
     True
     >>> parse_items("[1 2]") == parse_items("(1, 2)")
     False
-    >>> parse_items("[1 ᧑]")
     """
     text = text.replace("\\ ", " ").rstrip()
     if len(text) > MAX_CHARS:
@@ -181,10 +183,8 @@ def _compare(answer: Printout, gold: Printout) -> tuple[dict[str, float], str]:
 
 
 class ClrsAlgorithm(NamedTuple):
-    """The output that a question asks for, how to draw inputs of a size, and how to run on them.
-
-    If the question asks for a trace, `run` lists every state, from the first to the output.
-    """
+    """The output that a question asks for, how to draw inputs of a size, and how to run on them: for
+    a trace, `run` lists every state."""
 
     output: str
     inputs: Draw
