@@ -183,8 +183,8 @@ def _compare(answer: Printout, gold: Printout) -> tuple[dict[str, float], str]:
 
 
 class ClrsAlgorithm(NamedTuple):
-    """The output that a question asks for, how to draw inputs of a size, and how to run on them: for
-    a trace, `run` lists every state."""
+    """The output that a question asks for, how to draw inputs of a size, and how to run on them.
+    For a trace, `run` lists every state."""
 
     output: str
     inputs: Draw
