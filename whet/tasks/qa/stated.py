@@ -68,9 +68,7 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 
-_WRAPPER = re.compile(
-    r"\\(?:text|textbf|textit|texttt|textsf|mathrm|mathbf|mathsf|mathtt|bf|rm|textrm)\s?\{([^{}]*)\}"
-)
+_WRAPPER = re.compile(r"\\(?:(?:text|math)(?:bf|it|tt|sf|rm)|text|bf|rm)\s?\{([^{}]*)\}")
 _NOISE = re.compile(r"[*`$]|_{2,}|\\[()\[\]!,;]|\\(?:quad|left|right)(?![a-z])")
 
 StatedForm = Literal["tag", "box", "marker", "conclusion", "line"]
