@@ -109,7 +109,8 @@ def read_stated(text: str, read: Callable[[str], T | None]) -> tuple[str, T] | N
         if value is None or any(value == other for _, other in pieces):
             continue
         end = sentence.find(piece, lead.end()) + len(piece)
-        if not _GOES_ON.match(sentence, end):
+        other = read(sentence[end:].strip(" ,;:.!()\"'*`"))
+        if not _GOES_ON.match(sentence, end) or other not in (None, value):
             return None
         start = max(place, 0) + lead.end()
         is_other = is_disowned(sentence[: lead.end()].strip())

@@ -74,7 +74,7 @@ _LEFT_OPEN = re.compile(
     r"|leave (?:it|this|that|the (?:answer|choice|decision|matter|pick|rest))(?: up)? to"
     r" (?:you|the \w+|others)(?! (?:to (?:check|confirm|prove|show|verify|work)|as an exercise))"
     r"|there is no (?:final )?answer(?= ?(?:[.!]|\Z))|take your pick"
-    r"|(?:one|any|some|either|all) of (?:these|them|the above) (?:is|are|must be|should be|will be)"
+    r"|(?:one|any|some|either|all) of (?:these|the above) (?:is|are|must be|should be|will be)"
     r"|(?:either|any)(?: one)? (?:could|may|might|can) be (?:the|an?|my|correct|right)"
     r"|whichever(?: one)? (?:you|(?:the )?\w+ (?:likes?|accepts?|prefers?|wants?)"
     r"|is (?:right|correct|true|accepted|expected|wanted|preferred|better|best)))\b",
